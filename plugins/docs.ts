@@ -1,0 +1,95 @@
+import { createRequire } from 'node:module'
+import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
+import swaggerUi from '@fastify/swagger-ui'
+import fp from 'fastify-plugin'
+import { details } from '../schemas/http.js'
+import redoc from './redoc.js'
+
+const { description, license, version } = createRequire(import.meta.url)('#package.json')
+const title = 'Items and users'
+
+/** Everything from this server and nothing from any other. Both pages style their elements in place. */
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self' data:",
+  "connect-src 'self'",
+  'worker-src blob:',
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'"
+].join('; ')
+
+/**
+ * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, and shows it at
+ * `/docs` and `/redoc`. Every link is relative, so that it holds behind a proxy that strips a path prefix.
+ */
+export default fp(async function docs (app) {
+  app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title,
+        description,
+        version,
+        license: { name: license, identifier: license }
+      },
+      servers: [{ url: '.', description: 'This service' }],
+      security: [],
+      tags: [
+        { name: 'items', description: 'Things with a price' },
+        { name: 'users', description: 'People with a name' },
+        { name: 'health', description: 'For whoever runs the service' }
+      ]
+    },
+    // A relative server URL has no base path to strip, and is no URL to look for one in.
+    stripBasePath: false,
+    transformObject: addExamples,
+    refResolver: { buildLocalReference: json => String(json.$id) }
+  })
+
+  app.get('/openapi.json', { schema: { hide: true } }, async function openapi () {
+    return app.swagger()
+  })
+
+  app.register(swaggerUi, {
+    routePrefix: '/docs',
+    indexPrefix: '.',
+    staticCSP: contentSecurityPolicy,
+    theme: { title },
+    // The page reads a copy of the document that lies one level deeper.
+    transformSpecification: document => ({ ...document, servers: [{ url: '..', description: 'This service' }] }),
+    transformSpecificationClone: false
+  })
+
+  app.register(redoc, { title, contentSecurityPolicy })
+}, { fastify: '5.x', name: 'docs' })
+
+/** What is read and written of a document here. */
+interface Document {
+  components: { schemas: Record<string, { examples?: unknown[] }> }
+  paths: Record<string, Record<string, { requestBody?: Body, responses: Record<string, Body> }>>
+}
+
+interface Body {
+  content?: Record<string, { schema: { $ref?: string }, example?: unknown }>
+}
+
+/** The document sums up by `4XX` what Node and Fastify refuse on their own. */
+const exampleDetails: Record<string, string> = { ...details, '4XX': details[431] }
+
+/** Gives every body that is a component an example: @fastify/swagger drops what stands beside a `$ref`. */
+function addExamples (generated: Parameters<SwaggerTransformObject>[0]) {
+  const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
+  for (const operation of Object.values(document.paths).flatMap(path => Object.values(path))) {
+    for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
+      for (const media of Object.values(body?.content ?? {})) {
+        const component = document.components.schemas[String(media.schema.$ref?.split('/').at(-1))]
+        if (component) media.example = component.examples?.[0] ?? { detail: exampleDetails[status] }
+      }
+    }
+  }
+  return document as object
+}

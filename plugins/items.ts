@@ -1,0 +1,65 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { failsWith, listOf, PathId, ref } from '../schemas/http.js'
+import { Item } from '../schemas/item.js'
+import { notFound } from './errors.js'
+
+/** The items: listed, fetched one by one, and created. */
+const items: FastifyPluginAsyncTypebox = async function items (app) {
+  const { items } = app.stores
+  app.addSchema(Item)
+
+  app.get('', {
+    exposeHeadRoute: true,
+    schema: {
+      operationId: 'listItems',
+      summary: 'List all items',
+      tags: ['items'],
+      response: {
+        200: listOf(Item, { description: 'Every item, in the order of creation' }),
+        ...failsWith()
+      }
+    }
+  }, async function listItems () {
+    return items.list()
+  })
+
+  app.get('/:item_id', {
+    exposeHeadRoute: true,
+    schema: {
+      operationId: 'getItem',
+      summary: 'Get one item',
+      tags: ['items'],
+      params: Type.Object({ item_id: PathId }),
+      response: {
+        200: ref(Item, { description: 'The first item with that id' }),
+        ...failsWith(404)
+      }
+    }
+  }, async function getItem (request) {
+    const item = await items.first(request.params.item_id)
+    if (item === undefined) throw notFound()
+    return item
+  })
+
+  app.post('', {
+    schema: {
+      operationId: 'createItem',
+      summary: 'Create an item',
+      tags: ['items'],
+      body: ref(Item),
+      response: {
+        201: ref(Item, {
+          description: 'The item as stored',
+          headers: { Location: Type.String({ description: 'The path of the item' }) }
+        }),
+        ...failsWith(413)
+      }
+    }
+  }, async function createItem (request, reply) {
+    const item = await items.append(request.body)
+    reply.code(201).header('location', `${app.prefix}/${item.id}`)
+    return item
+  })
+}
+
+export default items

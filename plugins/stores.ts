@@ -1,0 +1,25 @@
+import fp from 'fastify-plugin'
+import type { Item } from '../schemas/item.js'
+import type { User } from '../schemas/user.js'
+import { memory } from './stores/memory.js'
+import type { Store } from './stores/store.js'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    stores: Stores
+  }
+}
+
+/** Where each collection is kept. */
+export interface Stores {
+  items: Store<Item>
+  users: Store<User>
+}
+
+/** Decorates the app with its collections, each of which starts with one record. */
+export default fp(async function stores (app) {
+  app.decorate('stores', {
+    items: memory<Item>([{ id: 1, name: 'Lamp', price: 42.5 }]),
+    users: memory<User>([{ id: 1, name: 'Ada' }])
+  })
+}, { fastify: '5.x', name: 'stores' })

@@ -1,0 +1,82 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { failsWith, listOf, PathId, ref } from '../schemas/http.js'
+import { User } from '../schemas/user.js'
+import { notFound } from './errors.js'
+
+/** The users: listed, fetched one by one, created and deleted. */
+const users: FastifyPluginAsyncTypebox = async function users (app) {
+  const { users } = app.stores
+  app.addSchema(User)
+
+  app.get('', {
+    exposeHeadRoute: true,
+    schema: {
+      operationId: 'listUsers',
+      summary: 'List all users',
+      tags: ['users'],
+      response: {
+        200: listOf(User, { description: 'Every user, in the order of creation' }),
+        ...failsWith()
+      }
+    }
+  }, async function listUsers () {
+    return users.list()
+  })
+
+  app.get('/:id', {
+    exposeHeadRoute: true,
+    schema: {
+      operationId: 'getUser',
+      summary: 'Get one user',
+      tags: ['users'],
+      params: Type.Object({ id: PathId }),
+      response: {
+        200: ref(User, { description: 'The first user with that id' }),
+        ...failsWith(404)
+      }
+    }
+  }, async function getUser (request) {
+    const user = await users.first(request.params.id)
+    if (user === undefined) throw notFound()
+    return user
+  })
+
+  app.post('', {
+    schema: {
+      operationId: 'createUser',
+      summary: 'Create a user',
+      tags: ['users'],
+      body: ref(User),
+      response: {
+        201: ref(User, {
+          description: 'The user as stored',
+          headers: { Location: Type.String({ description: 'The path of the user' }) }
+        }),
+        ...failsWith(413)
+      }
+    }
+  }, async function createUser (request, reply) {
+    const user = await users.append(request.body)
+    reply.code(201).header('location', `${app.prefix}/${user.id}`)
+    return user
+  })
+
+  app.delete('/:id', {
+    schema: {
+      operationId: 'deleteUser',
+      summary: 'Delete one user',
+      tags: ['users'],
+      params: Type.Object({ id: PathId }),
+      response: {
+        204: Type.Null({ description: 'The first user with that id is deleted' }),
+        ...failsWith(404, 413)
+      }
+    }
+  }, async function deleteUser (request, reply) {
+    if (!await users.removeFirst(request.params.id)) throw notFound()
+    reply.code(204)
+    return null
+  })
+}
+
+export default users

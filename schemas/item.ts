@@ -1,0 +1,14 @@
+import { Type, type Static } from '@sinclair/typebox'
+import { Id, Text } from './http.js'
+
+export const Item = Type.Object({
+  id: Id,
+  name: Text,
+  price: Type.Number({ description: 'Any finite number' })
+}, {
+  $id: 'Item',
+  description: 'Something with a price',
+  examples: [{ id: 2, name: 'Teapot', price: 24.5 }]
+})
+
+export type Item = Static<typeof Item>

@@ -1,0 +1,13 @@
+import { Type, type Static } from '@sinclair/typebox'
+import { Id, Text } from './http.js'
+
+export const User = Type.Object({
+  id: Id,
+  name: Text
+}, {
+  $id: 'User',
+  description: 'Someone with a name',
+  examples: [{ id: 2, name: 'Grace' }]
+})
+
+export type User = Static<typeof User>

@@ -1,0 +1,30 @@
+import Fastify from 'fastify'
+import docs from '../plugins/docs.js'
+import errors from '../plugins/errors.js'
+import health from '../plugins/health.js'
+import notFound from '../plugins/not-found.js'
+import wire, { wireOptions } from '../plugins/wire.js'
+import type { Config } from '../schemas/config.js'
+import itemsUsers from './index.js'
+import { OneLineARequest } from './log.js'
+
+/** The service as a whole: a host of the plugin, with the pages and probes of a deployment around it. */
+export function buildApp (config: Config, log?: { write (line: string): void }) {
+  const app = Fastify({
+    ...wireOptions,
+    logger: { level: config.LOG_LEVEL, ...log && { stream: log } },
+    logController: new OneLineARequest(),
+    bodyLimit: config.BODY_LIMIT,
+    // What arrives while the service closes is still served; only /readyz says no.
+    return503OnClosing: false
+  })
+
+  app.register(wire)
+  app.register(errors)
+  app.register(notFound)
+  if (config.DOCS) app.register(docs)
+  app.register(health)
+  app.register(itemsUsers, { prefix: config.API_PREFIX })
+
+  return app
+}

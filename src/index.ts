@@ -1,0 +1,33 @@
+import type { FastifyPluginAsync } from 'fastify'
+import errors from '../plugins/errors.js'
+import items from '../plugins/items.js'
+import json from '../plugins/json.js'
+import notFound from '../plugins/not-found.js'
+import stores from '../plugins/stores.js'
+import users from '../plugins/users.js'
+import validation from '../plugins/validation.js'
+
+/**
+ * Serves items and users under the prefix it is registered with. What it sets up is its own: nothing of it is
+ * seen outside, and nothing outside changes it.
+ *
+ * @example app.register(itemsUsers, { prefix: '/api' })
+ */
+const itemsUsers: FastifyPluginAsync = async function itemsUsers (app) {
+  app.register(validation)
+  app.register(errors)
+  app.register(json)
+  app.register(stores)
+  // Without a prefix, the paths we do not know are the host's.
+  if (app.prefix !== '') app.register(notFound)
+  app.register(items, { prefix: '/items' })
+  app.register(users, { prefix: '/users' })
+}
+
+export default itemsUsers
+export { default as docs } from '../plugins/docs.js'
+export { default as health } from '../plugins/health.js'
+export { Item } from '../schemas/item.js'
+export { User } from '../schemas/user.js'
+export type { Stores } from '../plugins/stores.js'
+export type { Store } from '../plugins/stores/store.js'

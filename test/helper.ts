@@ -1,0 +1,24 @@
+import type { Test } from 'tap'
+import { buildApp } from '../src/app.js'
+import { readConfig } from '../src/config.js'
+
+/** The whole service with this environment, closed when the test ends. */
+export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: Parameters<typeof buildApp>[1]) {
+  const app = buildApp(readConfig({ LOG_LEVEL: 'silent', ...env }), log)
+  t.teardown(() => app.close())
+  return app
+}
+
+/** The collections, each with the record that it starts with and a record to create. */
+export const collections = [
+  { path: '/api/items', initial: { id: 1, name: 'Lamp', price: 42.5 }, record: { id: 7, name: 'Kettle', price: 19.99 } },
+  { path: '/api/users', initial: { id: 1, name: 'Ada' }, record: { id: 7, name: 'Alan' } }
+]
+
+/** The body of a 400. */
+export function invalidBody (part: string, ...faults: [path: string, message: string][]) {
+  return {
+    detail: `Invalid ${part}: ${faults.map(([path, message]) => `${path.slice(1) || 'it'} ${message}`).join(', ')}.`,
+    errors: faults.map(([path, message]) => ({ in: part, path, message }))
+  }
+}
