@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http'
+import { finished } from 'node:stream/promises'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, Fault, InvalidBody } from '../schemas/http.js'
 
@@ -39,9 +40,11 @@ export function errorBody (error: Thrown, status: number) {
 export default fp(async function errors (app) {
   for (const schema of [ErrorBody, Fault, InvalidBody]) app.addSchema(schema)
 
-  app.setErrorHandler<Thrown>(function onError (error, request, reply) {
+  app.setErrorHandler<Thrown>(async function onError (error, request, reply) {
     const status = [error.statusCode, reply.statusCode].find(isFailure) ?? 500
     if (status >= 500) request.log.error({ err: error }, error.message)
+    // Closing on a client that is still sending would reset the connection, and the answer would be lost.
+    if (status === 413) await finished(request.raw.resume()).catch(() => {})
     return reply.code(status).send(errorBody(error, status))
   })
 }, { fastify: '5.x', name: 'errors' })

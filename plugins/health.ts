@@ -1,11 +1,15 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { details, failsWith } from '../schemas/http.js'
+import errors from './errors.js'
+import validation from './validation.js'
 
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
 /** Tells an orchestrator whether the process is up (`/livez`) and whether it can serve (`/readyz`). */
 const health: FastifyPluginAsyncTypebox = async function health (app) {
   let closing = false
+  await app.register(validation)
+  await app.register(errors)
 
   app.addHook('preClose', async function turnUnready () {
     closing = true

@@ -36,7 +36,7 @@ export default fp(async function validation (app) {
       const readIntegers = part === 'body' ? undefined : integerReader(schema as TSchema)
       return data => {
         readIntegers?.(data)
-        return validate(data) || { error: invalid(part, (validate.errors ?? []).map(fault)) }
+        return validate(data) || { error: invalid(part, (validate.errors as ErrorObject[]).map(fault)) }
       }
     }
     route.serializerCompiler = ({ schema }) => fastJson(schema as Schema, { schema: shared })
@@ -51,7 +51,8 @@ export function explain ({ keyword, params, parentSchema, message }: ErrorObject
     case 'minimum': return `must be at least ${params.limit}`
     case 'maximum': return `must be at most ${params.limit}`
     case 'enum': return `must be one of ${params.allowedValues.join(', ')}`
-    case 'pattern': return `must be ${parentSchema?.description ?? params.pattern}`
+    case 'minLength': return 'must not be empty'
+    case 'pattern': return `must be ${parentSchema?.description}`
     default: return String(message)
   }
 }

@@ -5,6 +5,8 @@ import type { ConnectionError, FastifyReply, FastifyRequest } from 'fastify'
 import { details, type Fault } from '../schemas/http.js'
 import { errorBody, invalid } from './errors.js'
 
+const contentType = 'application/json; charset=utf-8'
+
 /** What Node's parser gives up on, other than for being malformed. */
 const statuses: Record<string, 408 | 413 | 431> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
@@ -26,7 +28,7 @@ function clientErrorHandler (error: ConnectionError, socket: Socket) {
   const body = JSON.stringify(status ? { detail: details[status] } : refusal('request', 'must be well-formed HTTP'))
   socket.end([
     `HTTP/1.1 ${status ?? 400} ${STATUS_CODES[status ?? 400]}`,
-    'content-type: application/json; charset=utf-8',
+    `content-type: ${contentType}`,
     `content-length: ${Buffer.byteLength(body)}`,
     'connection: close',
     '',
@@ -50,7 +52,7 @@ export default fp(async function wire (app) {
 
   app.server.on('checkExpectation', function onExpectation (_request: IncomingMessage, response: ServerResponse) {
     const body = JSON.stringify({ detail: details[417] })
-    response.writeHead(417, { 'content-type': 'application/json; charset=utf-8' }).end(body)
+    response.writeHead(417, { 'content-type': contentType, 'content-length': Buffer.byteLength(body) }).end(body)
   })
 }, { fastify: '5.x', name: 'wire' })
 

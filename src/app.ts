@@ -1,5 +1,6 @@
 import Fastify from 'fastify'
 import docs from '../plugins/docs.js'
+import drain from '../plugins/drain.js'
 import errors from '../plugins/errors.js'
 import health from '../plugins/health.js'
 import notFound from '../plugins/not-found.js'
@@ -15,11 +16,13 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
     logger: { level: config.LOG_LEVEL, ...log && { stream: log } },
     logController: new OneLineARequest(),
     bodyLimit: config.BODY_LIMIT,
+    requestTimeout: 60_000,
     // What arrives while the service closes is still served; only /readyz says no.
     return503OnClosing: false
   })
 
   app.register(wire)
+  app.register(drain)
   app.register(errors)
   app.register(notFound)
   if (config.DOCS) app.register(docs)

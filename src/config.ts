@@ -1,4 +1,4 @@
-import { Ajv } from 'ajv'
+import { Ajv, type ErrorObject } from 'ajv'
 import { explain } from '../plugins/validation.js'
 import { Config } from '../schemas/config.js'
 
@@ -8,8 +8,8 @@ export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
   const validate = ajv.compile<Config>(Config)
   const config: unknown = { ...env }
   if (validate(config)) return config
-  const faults = validate.errors?.map(error => `  ${error.instancePath.slice(1)} ${explain(error)}`)
-  throw new ConfigError(['The environment does not configure the service:', ...faults ?? []].join('\n'))
+  const faults = (validate.errors as ErrorObject[]).map(error => `  ${error.instancePath.slice(1)} ${explain(error)}`)
+  throw new ConfigError(['The environment does not configure the service:', ...faults].join('\n'))
 }
 
 export class ConfigError extends Error {}

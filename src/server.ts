@@ -4,14 +4,6 @@ import { buildApp } from './app.js'
 import { ConfigError, readConfig } from './config.js'
 import { readable } from './log.js'
 
-/** Why a server could not listen, in the words of someone who set its address. */
-const reasons: Record<string, string> = {
-  EADDRINUSE: 'the port is taken; set PORT to another one',
-  EACCES: 'this user may not use the port; set PORT to another one',
-  EADDRNOTAVAIL: 'this machine does not have the address; set HOST to another one',
-  ENOTFOUND: 'the name is not known; set HOST to another one'
-}
-
 try {
   await start()
 } catch (error) {
@@ -31,7 +23,8 @@ async function start () {
     port,
     listenTextResolver: at => `API at ${at}${api}` + (config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : '')
   }).catch(({ code, message }) => {
-    throw new ConfigError(`Cannot listen on ${host}:${port}: ${reasons[code] ?? message}.`)
+    const reason = code === 'EADDRINUSE' ? 'the port is taken; set PORT to another one' : message
+    throw new ConfigError(`Cannot listen on ${host}:${port}: ${reason}.`)
   })
 
   closeWithGrace({ logger: { error: message => app.log.error(message) } }, async function close ({ err, signal }) {

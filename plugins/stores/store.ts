@@ -4,7 +4,7 @@ export interface Identified {
 }
 
 /** A value that is at hand, or that an engine has to fetch. */
-export type Eventually<T> = T | Promise<T>
+type Eventually<T> = T | Promise<T>
 
 /** One collection, in the order in which its records were appended. */
 export interface Store<T extends Identified> {

@@ -1,0 +1,159 @@
+import { once } from 'node:events'
+import { mkdir, readFile } from 'node:fs/promises'
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { test, type Test } from 'tap'
+import { launch } from './browser.js'
+import { build } from './helper.js'
+
+const operations = {
+  'GET /livez': ['isLive', '200 400 4XX 500'],
+  'GET /readyz': ['isReady', '200 400 4XX 500 503'],
+  'GET /api/items': ['listItems', '200 400 4XX 500'],
+  'POST /api/items': ['createItem', '201 400 413 4XX 500'],
+  'GET /api/items/{item_id}': ['getItem', '200 400 404 4XX 500'],
+  'GET /api/users': ['listUsers', '200 400 4XX 500'],
+  'POST /api/users': ['createUser', '201 400 413 4XX 500'],
+  'GET /api/users/{id}': ['getUser', '200 400 404 4XX 500'],
+  'DELETE /api/users/{id}': ['deleteUser', '204 400 404 413 4XX 500']
+}
+
+test('openapi.json at the root is the document that the service serves', async t => {
+  const response = await build(t).inject('/openapi.json')
+  t.equal(response.statusCode, 200)
+  t.same(response.json(), JSON.parse(await readFile('openapi.json', 'utf8')), 'run npm run openapi')
+})
+
+test('the document describes every operation in full', async t => {
+  const { openapi, info, components, paths } = (await build(t).inject('/openapi.json')).json()
+  const { description, license, version } = JSON.parse(await readFile('package.json', 'utf8'))
+  t.equal(openapi, '3.1.0')
+  t.same(info, { title: 'Items and users', description, version, license: { name: license, identifier: license } })
+  t.same(Object.keys(components.schemas), ['ErrorBody', 'Fault', 'InvalidBody', 'Item', 'User'])
+
+  const described: Record<string, string[]> = {}
+  for (const [path, methods] of Object.entries<Record<string, any>>(paths)) {
+    for (const [method, { operationId, responses, requestBody, ...operation }] of Object.entries(methods)) {
+      described[`${method.toUpperCase()} ${path}`] = [operationId, Object.keys(responses).sort().join(' ')]
+      t.type(operation.summary, 'string')
+      t.equal(operation.tags.length, 1)
+      const bodies = Object.entries<any>({ ...responses, ...requestBody && { body: requestBody } })
+      for (const [status, body] of bodies.filter(([status]) => status !== '204')) {
+        t.ok(body.content['application/json'].example, `${operationId} ${status} has an example`)
+      }
+    }
+  }
+  t.same(described, operations)
+  t.same(paths['/api/items'].post.requestBody.content['application/json'].schema, { $ref: '#/components/schemas/Item' })
+  t.ok(paths['/api/items'].post.responses[201].headers.Location)
+})
+
+test('the pages are HTML under a policy of our own, with every link relative', async t => {
+  const app = build(t)
+  for (const url of ['/docs', '/docs/', '/redoc', '/redoc/']) {
+    const response = await app.inject(url)
+    t.equal(response.statusCode, 200)
+    t.equal(response.headers['content-type'], 'text/html; charset=utf-8')
+    t.match(response.headers['content-security-policy'], /^default-src 'none'; script-src 'self'; /)
+    t.notMatch(response.headers['content-security-policy'], /https?:|upgrade-insecure-requests/)
+    const links = Array.from(response.body.matchAll(/(?:src|href|data-document)="([^"]+)"/g), ([, link]) => String(link))
+    t.ok(links.length > 2)
+    for (const link of links.filter(link => !link.startsWith('data:'))) {
+      const { pathname } = new URL(link, `http://localhost${url}`)
+      t.match(link, /^\./)
+      t.equal((await app.inject(pathname)).statusCode, 200, pathname)
+    }
+  }
+})
+
+test('the licence of Redoc comes with it', async t => {
+  const app = build(t)
+  t.match((await app.inject('/redoc/LICENSE')).body, /MIT License/)
+  t.equal((await app.inject('/redoc/redoc.standalone.js.LICENSE.txt')).statusCode, 200)
+})
+
+test('in a browser', { timeout: 120_000 }, async t => {
+  const browser = await launch(t).catch((error: Error) => error)
+  if (browser instanceof Error) {
+    if (process.env.CI) throw browser
+    return t.plan(0, `no browser can be started: ${browser.message}`)
+  }
+
+  const app = build(t)
+  await app.listen({ port: 0, host: '0.0.0.0' })
+  const { port } = app.server.address() as AddressInfo
+  const direct = `http://127.0.0.2:${port}`
+  const proxied = `http://127.0.0.1:${await proxy(t, port, '/some/where')}/some/where`
+  const screenshots = process.env.SCREENSHOTS
+  if (screenshots) await mkdir(screenshots, { recursive: true })
+
+  for (const base of [direct, proxied]) {
+    for (const slash of ['', '/']) {
+      t.test(`${base.replace(/:\d+/, '')}/docs${slash} renders every operation, and "Try it out" posts an item`, async t => {
+        const { page, problems } = await open(`${base}/docs${slash}`)
+        await page.waitForSelector('.opblock')
+        const shown = await page.$$eval('.opblock-summary', blocks => blocks.map(block => [
+          block.querySelector('.opblock-summary-method')?.textContent,
+          block.querySelector('.opblock-summary-path')?.textContent?.replaceAll('\u200b', '')
+        ].join(' ')))
+        t.same(shown.sort(), Object.keys(operations).sort())
+        await screenshot(page, 'docs')
+
+        const before = (await app.inject('/api/items')).json().length
+        await page.click('#operations-items-createItem .opblock-summary-control')
+        await page.click('#operations-items-createItem .try-out__btn')
+        await page.click('#operations-items-createItem .execute')
+        await page.waitForSelector('#operations-items-createItem .live-responses-table tbody .response-col_status')
+        t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'), /201/)
+        const items = (await app.inject('/api/items')).json()
+        t.equal(items.length, before + 1)
+        t.same(items.at(-1), { id: 2, name: 'Teapot', price: 24.5 })
+        t.same(problems, [])
+      })
+
+      t.test(`${base.replace(/:\d+/, '')}/redoc${slash} renders every operation`, async t => {
+        const { page, problems } = await open(`${base}/redoc${slash}`)
+        await page.waitForSelector('div[data-section-id*="operation/"]')
+        const shown = await page.$$eval('div[data-section-id*="operation/"]', sections =>
+          sections.map(section => section.getAttribute('data-section-id')?.split('operation/')[1]))
+        t.same(Array.from(new Set(shown)).sort(), Object.values(operations).map(([id]) => id).sort())
+        await screenshot(page, 'redoc')
+        t.same(problems, [])
+      })
+    }
+  }
+
+  /** Opens a page and notes what its console complains of, and every request to another origin. */
+  async function open (url: string) {
+    const page = await (await browser as Exclude<typeof browser, Error>).newPage({ viewport: { width: 1200, height: 900 } })
+    const problems: string[] = []
+    page.on('console', message => { if (['error', 'warning'].includes(message.type())) problems.push(message.text()) })
+    page.on('pageerror', error => problems.push(error.message))
+    page.on('request', request => {
+      const { origin, protocol } = new URL(request.url())
+      if (protocol.startsWith('http') && origin !== new URL(url).origin) problems.push(request.url())
+    })
+    page.on('response', response => { if (response.status() >= 400) problems.push(response.url()) })
+    await page.goto(url)
+    return { page, problems }
+  }
+
+  async function screenshot (page: Awaited<ReturnType<typeof open>>['page'], name: string) {
+    if (screenshots) await page.screenshot({ path: `${screenshots}/${name}.png` })
+  }
+})
+
+/** A proxy that serves the port under a path prefix, which it strips. */
+async function proxy (t: Test, port: number, prefix: string) {
+  const server = createServer((incoming, outgoing) => {
+    const { method, headers, url = '' } = incoming
+    if (!url.startsWith(`${prefix}/`)) return outgoing.writeHead(404).end()
+    incoming.pipe(request({ port, method, headers, path: url.slice(prefix.length) }, response => {
+      outgoing.writeHead(response.statusCode ?? 0, response.headers)
+      response.pipe(outgoing)
+    }))
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}

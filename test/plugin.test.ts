@@ -1,0 +1,138 @@
+import Fastify, { type FastifyServerOptions } from 'fastify'
+import { test, type Test } from 'tap'
+import itemsUsers, { docs, health } from '../src/index.js'
+import errors from '../plugins/errors.js'
+import validation from '../plugins/validation.js'
+import { invalidBody } from './helper.js'
+
+const item = { id: 7, name: 'Kettle', price: 19.99 }
+
+test('registered under any prefix, it serves there and locates there', async t => {
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/shop/v1' })
+  const response = await app.inject({ method: 'POST', url: '/shop/v1/items', payload: item })
+  t.equal(response.statusCode, 201)
+  t.equal(response.headers.location, '/shop/v1/items/7')
+  t.same((await app.inject('/shop/v1/items/7')).json(), item)
+})
+
+test('registered twice, it keeps two sets of collections', async t => {
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/a' })
+  app.register(itemsUsers, { prefix: '/b' })
+  await app.inject({ method: 'POST', url: '/a/items', payload: item })
+  t.equal((await app.inject('/a/items')).json().length, 2)
+  t.equal((await app.inject('/b/items')).json().length, 1)
+})
+
+test('registered without a prefix, it leaves unknown paths to the host', async t => {
+  const app = host(t)
+  app.setNotFoundHandler(async () => 'the host\'s own')
+  app.register(itemsUsers)
+  t.equal((await app.inject('/items')).statusCode, 200)
+  t.equal((await app.inject('/nope')).body, 'the host\'s own')
+})
+
+test('a host with its own ways keeps them, and they do not reach inside', async t => {
+  const app = ownWays(t)
+  app.register(itemsUsers, { prefix: '/api' })
+  await app.ready()
+
+  t.equal((await app.inject({ method: 'POST', url: '/api/items', payload: item })).statusCode, 201)
+  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: { id: '7', name: 5, price: null } })).json(),
+    invalidBody('body', ['/id', 'must be an integer'], ['/name', 'must be a string'], ['/price', 'must be a number']))
+  const form = { method: 'POST', url: '/api/items', headers: { 'content-type': 'text/special' }, body: '{' } as const
+  t.same((await app.inject(form)).json(), invalidBody('body', ['', 'must be valid JSON']))
+  t.same((await app.inject('/api/items/x')).json(), invalidBody('path', ['/item_id', 'must be an integer']))
+  t.equal((await app.inject('/api/items/99')).body, '{"detail":"Not found"}')
+  t.equal((await app.inject('/api/nope')).body, '{"detail":"Path not found"}')
+  t.equal((await app.inject({ method: 'PUT', url: '/api/items' })).headers.allow, 'GET, HEAD, POST')
+  t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
+
+  const bare = ownWays(t)
+  for (const request of [
+    { method: 'POST', url: '/own', payload: { n: '5', extra: 1 } },
+    { method: 'POST', url: '/own', payload: { n: 'x' } },
+    { method: 'POST', url: '/own', headers: { 'content-type': 'text/special' }, body: 'anything' },
+    { method: 'POST', url: '/own', headers: { 'content-type': 'text/other' }, body: '{"n":1}' },
+    { method: 'PUT', url: '/own' },
+    { method: 'HEAD', url: '/own' },
+    { method: 'GET', url: '/nope' },
+    { method: 'GET', url: '/fails' }
+  ] as const) {
+    const [with_, without] = await Promise.all([app.inject(request), bare.inject(request)])
+    t.equal(with_.statusCode, without.statusCode, `${request.method} ${request.url}`)
+    t.equal(with_.body, without.body)
+    t.same({ ...with_.headers, date: '' }, { ...without.headers, date: '' })
+  }
+  t.notOk(app.hasDecorator('stores'))
+  t.same(Object.keys(app.getSchemas()), ['Item'])
+
+  /** A host that does everything its own way. */
+  function ownWays (t: Test) {
+    const app = host(t, { exposeHeadRoutes: false, ajv: { customOptions: { coerceTypes: 'array', removeAdditional: false } } })
+    app.addSchema({ $id: 'Item', type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] })
+    app.addContentTypeParser('text/special', { parseAs: 'string' }, async () => ({ n: 42 }))
+    app.setErrorHandler((error: Error, _request, reply) => reply.code(418).send({ own: error.message }))
+    app.setNotFoundHandler((_request, reply) => reply.code(410).send('gone'))
+    app.setSchemaErrorFormatter(() => new Error('formatted by the host'))
+    app.post('/own', { schema: { body: { $ref: 'Item#' } } }, async request => request.body)
+    app.get('/fails', async () => { throw new Error('of the host') })
+    return app
+  }
+})
+
+test('a host with other compilers does not change how it validates and serialises', async t => {
+  const app = host(t)
+  app.setValidatorCompiler(() => () => ({ error: new Error('no') }))
+  app.setSerializerCompiler(() => () => 'not ours')
+  app.register(itemsUsers, { prefix: '/api' })
+  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: item })).json(), item)
+})
+
+test('the hooks of a host run on its routes too', async t => {
+  const app = host(t)
+  app.addHook('onRequest', async request => {
+    if (!request.headers.authorization) throw Object.assign(new Error('Who are you?'), { statusCode: 401 })
+  })
+  app.register(itemsUsers, { prefix: '/api' })
+  const response = await app.inject('/api/items')
+  t.equal(response.statusCode, 401)
+  t.equal(response.body, '{"detail":"Who are you?"}')
+  t.equal((await app.inject({ url: '/api/items', headers: { authorization: 'me' } })).statusCode, 200)
+})
+
+test('the doc pages and the probes can be had on their own', async t => {
+  const app = host(t)
+  await app.register(docs)
+  app.register(health)
+  app.get('/hello', { schema: { tags: ['mine'] } }, async () => 'hello')
+  t.same(Object.keys((await app.inject('/openapi.json')).json().paths), ['/hello', '/livez', '/readyz'])
+  t.equal((await app.inject('/docs')).statusCode, 200)
+  t.equal((await app.inject('/redoc')).statusCode, 200)
+  t.equal((await app.inject('/livez')).body, '{"status":"ok"}')
+  t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
+})
+
+test('a schema of one\'s own is validated and explained in the same way', async t => {
+  const app = host(t)
+  const Code = { $id: 'Code', type: 'string', pattern: '^[a-z]+$', description: 'small letters', maxLength: 3 }
+  await app.register(validation)
+  await app.register(errors)
+  app.addSchema(Code)
+  app.addSchema({ ...Code, maxLength: 99 })
+  app.get('/', { schema: { querystring: { type: 'object', properties: { n: { type: 'integer' }, code: { $ref: 'Code' } } } } },
+    async request => request.query)
+  t.same((await app.inject('/?n=5&code=abc&more=1')).json(), { n: 5, code: 'abc' })
+  t.same((await app.inject('/?n=5x&code=ABCD')).json(), invalidBody('query',
+    ['/n', 'must be an integer'],
+    ['/code', 'must NOT have more than 3 characters'],
+    ['/code', 'must be small letters']))
+  t.equal(app.getSchema('Code'), Code)
+})
+
+function host (t: Test, options: FastifyServerOptions = {}) {
+  const app = Fastify(options)
+  t.teardown(() => app.close())
+  return app
+}

@@ -1,0 +1,193 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { connect, createServer, type AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { test, type Test } from 'tap'
+import { Config } from '../schemas/config.js'
+import { readConfig } from '../src/config.js'
+import { OneLineARequest, readable } from '../src/log.js'
+import { build } from './helper.js'
+
+test('the configuration has its defaults, reads its variables and ignores all others', async t => {
+  t.same(readConfig({}), {
+    HOST: '127.0.0.1', PORT: 3000, LOG_LEVEL: 'info', API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
+  })
+  t.same(readConfig({ PORT: '0', API_PREFIX: '/api/v1', DOCS: 'false', BODY_LIMIT: '1', PATH: '/bin', port: '1' }), {
+    HOST: '127.0.0.1', PORT: 0, LOG_LEVEL: 'info', API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
+  })
+  t.equal(readConfig().PORT, 3000)
+})
+
+test('the README lists every variable with its default and description', async t => {
+  const readme = await readFile('README.md', 'utf8')
+  for (const [name, { default: value, description }] of Object.entries(Config.properties)) {
+    t.match(readme, `| \`${name}\` | \`${value}\` | ${description} |`)
+  }
+  t.equal(readme.match(/^\| `[A-Z_]+` \|/gm)?.length, Object.keys(Config.properties).length)
+})
+
+test('a bad configuration ends the process with one message that names every fault', async t => {
+  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', BODY_LIMIT: '0', DOCS: 'yes' })
+  t.same(await server.exit, [1, null])
+  t.equal(server.output(), '')
+  t.equal(server.errors(), [
+    'The environment does not configure the service:',
+    '  HOST must not be empty',
+    '  PORT must be an integer',
+    '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
+    '  API_PREFIX must be a path such as `/api`, under which the collections are served',
+    '  BODY_LIMIT must be at least 1',
+    '  DOCS must be a boolean',
+    ''
+  ].join('\n'))
+})
+
+test('a port that is taken is one clear line', async t => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => taken.close())
+  await once(taken, 'listening')
+  const { port } = taken.address() as AddressInfo
+  const server = start(t, { PORT: String(port) })
+  t.same(await server.exit, [1, null])
+  t.equal(server.output(), '')
+  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is taken; set PORT to another one.\n`)
+})
+
+test('an address that cannot be listened on is one clear line', async t => {
+  const server = start(t, { HOST: '/dev/null/x' })
+  t.same(await server.exit, [1, null])
+  t.match(server.errors(), /^Cannot listen on \/dev\/null\/x:0: .+\.\n$/)
+})
+
+test('it says where it is, logs one line a request and ends on SIGINT', async t => {
+  const server = start(t)
+  const url = await server.url
+  t.equal((await fetch(`${url}/api/items?x=1`)).status, 200)
+  t.equal((await fetch(`${url}/api/items/%zz`)).status, 400)
+  t.equal((await fetch(`${url}/livez`)).status, 200)
+  t.equal((await fetch(`${url}/readyz`)).status, 200)
+  server.process.kill('SIGINT')
+  t.same(await server.exit, [0, null])
+  const lines = server.output().trim().split('\n').map(line => JSON.parse(line))
+  t.equal(lines[0].msg, `API at ${url}/api, documentation at ${url}/docs and ${url}/redoc`)
+  t.match(lines.slice(1, -1), [
+    { level: 30, req: { method: 'GET', url: '/api/items?x=1' }, res: { statusCode: 200 }, responseTime: Number },
+    { level: 30, req: { method: 'GET', url: '/api/items/%zz' }, res: { statusCode: 400 }, responseTime: Number },
+    { level: 30, req: { method: 'GET', url: '/livez' }, res: { statusCode: 200 } },
+    { level: 30, req: { method: 'GET', url: '/readyz' }, res: { statusCode: 200 } }
+  ])
+  t.equal(lines.at(-1).msg, 'closing on SIGINT')
+  t.equal(lines.length, 6)
+})
+
+test('without the pages, it does not speak of them', async t => {
+  const server = start(t, { DOCS: 'false', API_PREFIX: '/v2' })
+  const url = await server.url
+  t.equal(JSON.parse(server.output().trim()).msg, `API at ${url}/v2`)
+  t.equal((await fetch(`${url}/v2/items`)).status, 200)
+  for (const path of ['/docs', '/redoc', '/openapi.json', '/api/items']) t.equal((await fetch(url + path)).status, 404)
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+})
+
+test('on SIGTERM readiness turns 503, requests in flight finish and the process exits 0', async t => {
+  const server = start(t)
+  const { port } = new URL(await server.url)
+  const slow = open(Number(port))
+  const probe = open(Number(port))
+  slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
+  probe.write('GET /readyz HTTP/1.1\r\n')
+  await sleep(100)
+  server.process.kill('SIGTERM')
+  await server.says('closing on SIGTERM')
+  await sleep(100)
+  probe.write('Host: x\r\n\r\n')
+  t.match(await probe.answer, /^HTTP\/1.1 503 .*connection: close.*\r\n\r\n{"detail":"Shutting down"}$/is)
+  slow.write('"name":"x","price":1}')
+  t.match(await slow.answer, /^HTTP\/1.1 201 .*\r\n\r\n{"id":2,"name":"x","price":1}$/s)
+  t.same(await server.exit, [0, null])
+})
+
+test('a second signal ends it at once', async t => {
+  const server = start(t)
+  const { port } = new URL(await server.url)
+  const hanging = open(Number(port))
+  hanging.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
+  await sleep(100)
+  server.process.kill('SIGTERM')
+  await server.says('closing on SIGTERM')
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [1, null])
+  t.match(server.output(), /second SIGTERM, exiting/)
+})
+
+test('an error that nobody caught is logged and ends it', async t => {
+  const server = start(t, {}, 'process.on("SIGWINCH", () => { throw new Error("boom") })')
+  await server.url
+  server.process.kill('SIGWINCH')
+  t.same(await server.exit, [1, null])
+  t.match(server.output(), /"level":60.*boom.*"msg":"closing after an error"/)
+})
+
+test('an error of our own at the start is shown with its stack', async t => {
+  const server = start(t, {}, 'import fs from "node:fs"; fs.promises.readFile = async () => { throw new Error("boom") }')
+  t.same(await server.exit, [1, null])
+  t.match(server.errors(), /Error: boom\n +at /)
+})
+
+test('a response that failed is logged as an error', async t => {
+  const lines: string[] = []
+  const app = build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
+  app.get('/fails', async (request, reply) => {
+    new OneLineARequest().requestCompleted(new Error('boom'), request, reply)
+  })
+  await app.inject('/fails')
+  t.match(JSON.parse(String(lines[0])), { level: 50, req: { url: '/fails' }, err: { message: 'boom' }, msg: 'request failed' })
+})
+
+test('at a terminal, the log is for a person to read', async t => {
+  const server = start(t, {}, 'process.stdout.isTTY = true')
+  const url = await server.url
+  await fetch(`${url}/api/items/2`)
+  await server.says('404')
+  t.match(server.output(), /^\d\d:\d\d:\d\d API at .+\n\d\d:\d\d:\d\d GET \/api\/items\/2 404 in \d+\.\d ms\n$/)
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+  const line = { time: 0, msg: 'oh no' }
+  t.match(readable(JSON.stringify({ ...line, level: 50, err: { stack: 'at home' } })), / ERROR oh no\nat home\n$/)
+  t.match(readable(JSON.stringify({ ...line, level: 40 })), / WARNING oh no\n$/)
+})
+
+/** Starts the server on a free port as a process of its own, which does not outlive the test. */
+function start (t: Test, env: NodeJS.ProcessEnv = {}, script?: string) {
+  const imports = script ? [`--import=data:text/javascript,${encodeURIComponent(script)}`] : []
+  const child = spawn(process.execPath, [...process.execArgv, ...imports, 'src/server.ts'], {
+    env: { ...process.env, PORT: '0', ...env }
+  })
+  let output = ''
+  let errors = ''
+  child.stdout.on('data', chunk => { output += chunk })
+  child.stderr.on('data', chunk => { errors += chunk })
+  t.teardown(() => child.kill('SIGKILL'))
+  const says = async (text: string | RegExp) => {
+    while (output.search(text) === -1) await once(child.stdout, 'data')
+    return output.match(text)?.[1] ?? ''
+  }
+  return {
+    process: child,
+    exit: once(child, 'close'),
+    output: () => output,
+    errors: () => errors,
+    says,
+    get url () { return says(/API at (http:\/\/[\d.:]+)/) }
+  }
+}
+
+/** Opens a connection and gives what is received on it until its end. */
+function open (port: number) {
+  const socket = connect(port, '127.0.0.1')
+  let received = ''
+  socket.on('data', chunk => { received += chunk })
+  return Object.assign(socket, { answer: once(socket, 'close').then(() => received) })
+}

@@ -1,0 +1,125 @@
+import { once } from 'node:events'
+import { connect, type AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Fastify from 'fastify'
+import { test, type Test } from 'tap'
+import { wireOptions } from '../plugins/wire.js'
+import { build, invalidBody } from './helper.js'
+
+const item = JSON.stringify({ id: 7, name: 'Zoë 🫖', price: 1.5 })
+const post = `POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: ${Buffer.byteLength(item)}\r\n\r\n${item}`
+const bye = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
+
+test('malformed HTTP is 400 in our shape', async t => {
+  const send = await listen(t)
+  for (const text of [
+    'nonsense\r\n\r\n',
+    'GET / HTTP/9.9\r\n\r\n',
+    'GET /api/items HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n',
+    'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{',
+    'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    'POST /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n'
+  ]) {
+    const { status, headers, body } = last(await send(text))
+    t.equal(status, 400, text)
+    t.match(headers, /content-type: application\/json; charset=utf-8/)
+    t.match(headers, /connection: close/)
+    t.same(body, invalidBody('request', ['', 'must be well-formed HTTP']))
+  }
+  t.equal(last(await send(bye)).status, 200)
+})
+
+test('too many bytes of headers are 431 and of chunk extensions 413', async t => {
+  const send = await listen(t)
+  const headers = last(await send(`GET /api/items HTTP/1.1\r\nHost: x\r\nBig: ${'x'.repeat(20_000)}\r\n\r\n`))
+  t.equal(headers.status, 431)
+  t.same(headers.body, { detail: 'The headers are too large' })
+  const extensions = last(await send(
+    `POST /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;${'x'.repeat(20_000)}\r\n{}\r\n0\r\n\r\n`))
+  t.equal(extensions.status, 413)
+  t.same(extensions.body, { detail: 'The body is too large' })
+})
+
+test('a request that does not arrive in time is 408', async t => {
+  const http = { connectionsCheckingInterval: 50, headersTimeout: 100 }
+  const impatient = Fastify({ ...wireOptions, http, requestTimeout: 200 })
+  t.teardown(() => impatient.close())
+  const send = await listen(t, impatient)
+  const { status, body } = last(await send('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{'))
+  t.equal(status, 408)
+  t.same(body, { detail: 'The request took too long to arrive' })
+})
+
+test('HTTP/1.1 without a Host is 400; HTTP/1.0 may go without', async t => {
+  const send = await listen(t)
+  const { status, body } = last(await send('GET /api/items HTTP/1.1\r\nConnection: close\r\n\r\n'))
+  t.equal(status, 400)
+  t.same(body, invalidBody('headers', ['/host', 'is required']))
+  t.equal(last(await send('GET /api/items HTTP/1.0\r\n\r\n')).status, 200)
+})
+
+test('Expect: 100-continue is met, and nothing else', async t => {
+  const send = await listen(t)
+  const expecting = (what: string) => bye.replace('Host', `Expect: ${what}\r\nHost`)
+  t.match(await send(expecting('100-continue')), /^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200 OK/)
+  const { status, body } = last(await send(expecting('magic')))
+  t.equal(status, 417)
+  t.same(body, { detail: 'The only expectation that can be met is 100-continue' })
+})
+
+test('pipelined requests are answered in order', async t => {
+  const send = await listen(t)
+  const answers = await send(`${post}GET /api/items/7 HTTP/1.1\r\nHost: x\r\n\r\nGET /api/items/8 HTTP/1.1\r\nHost: x\r\n\r\n${bye}`)
+  t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 200', 'HTTP/1.1 404', 'HTTP/1.1 200'])
+})
+
+test('a body may come in chunks, and byte by byte', async t => {
+  const send = await listen(t)
+  const chunks = Array.from(Buffer.from(item), byte => `1\r\n${String.fromCharCode(byte)}\r\n`).join('')
+  const chunked = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`
+  t.same(last(await send(Buffer.from(chunked, 'latin1'))).body, JSON.parse(item))
+  const slow = Array.from(Buffer.from(post.replace('Host', 'Connection: close\r\nHost')), byte => Buffer.of(byte))
+  t.same(last(await send(...slow)).body, JSON.parse(item))
+})
+
+test('a client that sends too much reads its 413, and one that goes away does no harm', async t => {
+  const send = await listen(t)
+  const large = Buffer.alloc(5 * 1024 * 1024, 'x')
+  for (const framing of [`Content-Length: ${large.length + 7}\r\n\r\n`, `Transfer-Encoding: chunked\r\n\r\n${large.length.toString(16)}\r\n`]) {
+    const { status, body } = last(await send(`POST /api/items HTTP/1.1\r\nHost: x\r\n${framing}`, large, '\r\n0\r\n\r\n'))
+    t.equal(status, 413)
+    t.same(body, { detail: 'The body is too large' })
+  }
+  const port = send.port
+  const leaver = connect(port, '127.0.0.1')
+  leaver.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{')
+  await sleep(50)
+  leaver.resetAndDestroy()
+  await sleep(50)
+  const { body } = last(await send('GET /api/items HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'))
+  t.equal((body as unknown[]).length, 1)
+})
+
+/** Starts the service and gives a function that sends pieces on one connection and reads until its end. */
+async function listen (t: Test, app = build(t)) {
+  await app.listen({ port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  return Object.assign(async function send (...pieces: (string | Buffer)[]) {
+    const socket = connect(port, '127.0.0.1')
+    const closed = once(socket, 'close')
+    const received: Buffer[] = []
+    socket.on('data', chunk => received.push(chunk))
+    for (const piece of pieces) {
+      socket.write(piece)
+      if (pieces.length > 2) await sleep(1)
+    }
+    await closed
+    return Buffer.concat(received).toString()
+  }, { port })
+}
+
+function last (text: string) {
+  const answer = text.slice(text.lastIndexOf('HTTP/1.1 '))
+  const [head = '', body = ''] = answer.split('\r\n\r\n')
+  return { status: Number(head.split(' ')[1]), headers: head, body: JSON.parse(body) as unknown }
+}
