@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { failsWith, listOf, PathId, ref } from '../schemas/http.js'
+import { failsWith, json, jsonList, jsonType, PathId, ref } from '../schemas/http.js'
 import { Item } from '../schemas/item.js'
 import { notFound } from './errors.js'
 
@@ -15,11 +15,12 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
       summary: 'List all items',
       tags: ['items'],
       response: {
-        200: listOf(Item, { description: 'Every item, in the order of creation' }),
+        200: jsonList(Item, { description: 'Every item, in the order of creation' }),
         ...failsWith()
       }
     }
-  }, async function listItems () {
+  }, async function listItems (_request, reply) {
+    reply.type(jsonType)
     return items.list()
   })
 
@@ -31,13 +32,14 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
       tags: ['items'],
       params: Type.Object({ item_id: PathId }),
       response: {
-        200: ref(Item, { description: 'The first item with that id' }),
+        200: json(Item, { description: 'The first item with that id' }),
         ...failsWith(404)
       }
     }
-  }, async function getItem (request) {
+  }, async function getItem (request, reply) {
     const item = await items.first(request.params.item_id)
     if (item === undefined) throw notFound()
+    reply.type(jsonType)
     return item
   })
 
@@ -48,7 +50,7 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
       tags: ['items'],
       body: ref(Item),
       response: {
-        201: ref(Item, {
+        201: json(Item, {
           description: 'The item as stored',
           headers: { Location: Type.String({ description: 'The path of the item' }) }
         }),
@@ -57,7 +59,7 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
     }
   }, async function createItem (request, reply) {
     const item = await items.append(request.body)
-    reply.code(201).header('location', `${app.prefix}/${item.id}`)
+    reply.code(201).type(jsonType).header('location', `${app.prefix}/${request.body.id}`)
     return item
   })
 }

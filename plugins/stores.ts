@@ -1,6 +1,7 @@
+import fastJson from 'fast-json-stringify'
 import fp from 'fastify-plugin'
-import type { Item } from '../schemas/item.js'
-import type { User } from '../schemas/user.js'
+import { Item } from '../schemas/item.js'
+import { User } from '../schemas/user.js'
 import { memory } from './stores/memory.js'
 import type { Store } from './stores/store.js'
 
@@ -19,7 +20,7 @@ export interface Stores {
 /** Decorates the app with its collections, each of which starts with one record. */
 export default fp(async function stores (app) {
   app.decorate('stores', {
-    items: memory<Item>([{ id: 1, name: 'Lamp', price: 42.5 }]),
-    users: memory<User>([{ id: 1, name: 'Ada' }])
+    items: memory<Item>(fastJson(Item), [{ id: 1, name: 'Lamp', price: 42.5 }]),
+    users: memory<User>(fastJson(User), [{ id: 1, name: 'Ada' }])
   })
 }, { fastify: '5.x', name: 'stores' })

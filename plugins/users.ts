@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { failsWith, listOf, PathId, ref } from '../schemas/http.js'
+import { failsWith, json, jsonList, jsonType, PathId, ref } from '../schemas/http.js'
 import { User } from '../schemas/user.js'
 import { notFound } from './errors.js'
 
@@ -15,11 +15,12 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
       summary: 'List all users',
       tags: ['users'],
       response: {
-        200: listOf(User, { description: 'Every user, in the order of creation' }),
+        200: jsonList(User, { description: 'Every user, in the order of creation' }),
         ...failsWith()
       }
     }
-  }, async function listUsers () {
+  }, async function listUsers (_request, reply) {
+    reply.type(jsonType)
     return users.list()
   })
 
@@ -31,13 +32,14 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
-        200: ref(User, { description: 'The first user with that id' }),
+        200: json(User, { description: 'The first user with that id' }),
         ...failsWith(404)
       }
     }
-  }, async function getUser (request) {
+  }, async function getUser (request, reply) {
     const user = await users.first(request.params.id)
     if (user === undefined) throw notFound()
+    reply.type(jsonType)
     return user
   })
 
@@ -48,7 +50,7 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
       tags: ['users'],
       body: ref(User),
       response: {
-        201: ref(User, {
+        201: json(User, {
           description: 'The user as stored',
           headers: { Location: Type.String({ description: 'The path of the user' }) }
         }),
@@ -57,7 +59,7 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
     }
   }, async function createUser (request, reply) {
     const user = await users.append(request.body)
-    reply.code(201).header('location', `${app.prefix}/${user.id}`)
+    reply.code(201).type(jsonType).header('location', `${app.prefix}/${request.body.id}`)
     return user
   })
 

@@ -20,7 +20,7 @@ export const Config = Type.Object({
   }),
   API_PREFIX: Type.String({
     default: '/api',
-    pattern: '^(/[A-Za-z0-9._~-]+)+$',
+    pattern: '^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$',
     description: 'a path such as `/api`, under which the collections are served'
   }),
   BODY_LIMIT: Type.Integer({

@@ -1,13 +1,22 @@
+import type { Readable } from 'node:stream'
 import { Type, type SchemaOptions, type Static, type TSchema } from '@sinclair/typebox'
+
+/** The content type of every body but the pages. */
+export const jsonType = 'application/json; charset=utf-8'
 
 /** Refers to a schema by its `$id`: a named component in the document, and still its static type to the compiler. */
 export function ref<T extends TSchema> (schema: T, options: SchemaOptions = {}) {
   return Type.Unsafe<Static<T>>(Type.Ref(String(schema.$id), options))
 }
 
-/** A list of such a schema. */
-export function listOf<T extends TSchema> (schema: T, options: SchemaOptions = {}) {
-  return Type.Array(ref(schema), { examples: [schema.examples], ...options })
+/** The response that is such a record: to the document what `ref` is, to the compiler the JSON that a store gives. */
+export function json (schema: TSchema, options: SchemaOptions = {}) {
+  return Type.Unsafe<string>(ref(schema, options))
+}
+
+/** The response that is a list of such records. */
+export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
+  return Type.Unsafe<Uint8Array | Readable>(Type.Array(ref(schema), { examples: [schema.examples], ...options }))
 }
 
 /** One of these strings. A union of literals would say the same, and be slow to serialise. */
@@ -42,11 +51,11 @@ export const Fault = Type.Object({
 }, { $id: 'Fault', description: 'One thing that is wrong with a request' })
 export type Fault = Static<typeof Fault>
 
-export const InvalidBody = Type.Object({
+export const InvalidRequest = Type.Object({
   detail: Type.String({ description: 'Every fault, in one sentence' }),
   errors: Type.Array(ref(Fault), { description: 'The same faults, one by one' })
 }, {
-  $id: 'InvalidBody',
+  $id: 'InvalidRequest',
   description: 'What is wrong with the request',
   examples: [{
     detail: 'Invalid body: name is required.',
@@ -68,7 +77,7 @@ export const details = {
 } as const
 
 const failures = {
-  400: ref(InvalidBody, { description: 'The request does not have the form that this document asks for' }),
+  400: ref(InvalidRequest, { description: 'The request does not have the form that this document asks for' }),
   404: ref(ErrorBody, { description: 'No record has that id' }),
   413: ref(ErrorBody, { description: 'The body is larger than the service accepts' }),
   500: ref(ErrorBody, { description: 'The service failed' }),

@@ -1,52 +1,47 @@
+import { segmentedJson } from './segments.js'
 import type { Identified, Store } from './store.js'
 
-interface Entry<T> {
-  record: T
-  /** The next entry with the same id. */
-  next?: Entry<T>
-  /** Of the first entry with an id: the last one. */
-  last?: Entry<T>
-}
-
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
-export function memory<T extends Identified> (start: T[]): Store<T> {
-  const entries = new Set<Entry<T>>()
-  const firstById = new Map<number, Entry<T>>()
+export function memory<T extends Identified> (encode: (record: T) => string, start: T[]): Store<T> {
+  const records = segmentedJson()
+  // Positions of records: the first with an id and, where there are more, each one's next and the last.
+  const firstById = new Map<number, number>()
+  const nextAfter = new Map<number, number>()
+  const lastById = new Map<number, number>()
 
   start.forEach(append)
-  return { append, first, list, removeFirst }
+  return { append, first, list: records.list, removeFirst }
 
   function append (record: T) {
-    const entry: Entry<T> = { record }
-    const first = firstById.get(record.id)
+    const { id } = record
+    const json = encode(record)
+    const position = records.add(json)
+    const first = firstById.get(id)
     if (first === undefined) {
-      firstById.set(record.id, entry)
+      firstById.set(id, position)
     } else {
-      (first.last ?? first).next = entry
-      first.last = entry
+      nextAfter.set(lastById.get(id) ?? first, position)
+      lastById.set(id, position)
     }
-    entries.add(entry)
-    return record
+    return json
   }
 
   function first (id: number) {
-    return firstById.get(id)?.record
-  }
-
-  function list () {
-    return Array.from(entries, entry => entry.record)
+    const position = firstById.get(id)
+    return position === undefined ? undefined : records.at(position)
   }
 
   function removeFirst (id: number) {
-    const entry = firstById.get(id)
-    if (entry === undefined) return false
-    entries.delete(entry)
-    const { next, last } = entry
+    const position = firstById.get(id)
+    if (position === undefined) return false
+    records.remove(position)
+    const next = nextAfter.get(position)
     if (next === undefined) {
       firstById.delete(id)
+      lastById.delete(id)
     } else {
       firstById.set(id, next)
-      if (next !== last) next.last = last
+      nextAfter.delete(position)
     }
     return true
   }

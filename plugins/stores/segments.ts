@@ -1,0 +1,96 @@
+import { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+
+/** How many bytes a segment is made for; a record that is larger has one to itself. */
+const segmentSize = 64 * 1024
+/** How many records a segment holds at most: a position is its segment's number times this, plus the place in it. */
+const segmentPlaces = 4096
+/** The largest list that is kept in one piece between two changes. */
+const wholeSize = 1024 * 1024
+
+const opening = Buffer.from('[')
+const comma = ','.charCodeAt(0)
+const closing = Buffer.from(']')
+
+/** Records as JSON, each behind a comma. */
+interface Segment {
+  bytes: Buffer
+  /** Where the record at each place ends, which is where the next one begins. */
+  ends: number[]
+}
+
+/**
+ * Keeps the JSON of records as the bytes that a list of them consists of. The lists being read share these bytes:
+ * adding a record writes behind what they see, and removing one replaces the segment that it is cut out of.
+ */
+export function segmentedJson () {
+  const segments = new Map<number, Segment>()
+  let newest = 0
+  let whole: Buffer | undefined
+
+  return { add, at, remove, list }
+
+  /** Adds a record at the end and gives its position, by which it is known from then on. */
+  function add (json: string) {
+    const size = 1 + Buffer.byteLength(json)
+    let segment = segments.get(newest)
+    if (segment === undefined || segment.ends.length === segmentPlaces || filled(segment) + size > segment.bytes.length) {
+      segment = { bytes: Buffer.allocUnsafeSlow(Math.max(size, segmentSize)), ends: [] }
+      segments.set(++newest, segment)
+    }
+    const start = filled(segment)
+    segment.bytes[start] = comma
+    segment.bytes.write(json, start + 1)
+    segment.ends.push(start + size)
+    whole = undefined
+    return newest * segmentPlaces + segment.ends.length - 1
+  }
+
+  function at (position: number) {
+    const { segment, start, end } = find(position)
+    return segment.bytes.toString('utf8', start + 1, end)
+  }
+
+  function remove (position: number) {
+    const { number, segment, place, start, end } = find(position)
+    const bytes = Buffer.allocUnsafeSlow(segment.bytes.length)
+    segment.bytes.copy(bytes, 0, 0, start)
+    segment.bytes.copy(bytes, start, end, filled(segment))
+    segment.bytes = bytes
+    segment.ends = segment.ends.map((other, n) => n < place ? other : other - (end - start))
+    if (filled(segment) === 0) segments.delete(number)
+    whole = undefined
+  }
+
+  /** Every record as of now: small lists in one piece, which is made once; larger ones piece by piece. */
+  function list () {
+    if (whole !== undefined) return whole
+    const pieces = Array.from(segments.values(), segment => segment.bytes.subarray(0, filled(segment)))
+    const json = [opening, ...pieces.slice(0, 1).map(first => first.subarray(1)), ...pieces.slice(1), closing]
+    const size = json.reduce((sum, { length }) => sum + length, 0)
+    if (size > wholeSize) return Readable.from(inTurn(json), { objectMode: false })
+    whole = Buffer.concat(json, size)
+    return whole
+  }
+
+  function find (position: number) {
+    const number = Math.floor(position / segmentPlaces)
+    const place = position % segmentPlaces
+    const segment = segments.get(number)
+    const end = segment?.ends[place]
+    if (segment === undefined || end === undefined) throw new RangeError(`There is no record at position ${position}`)
+    return { number, segment, place, start: segment.ends[place - 1] ?? 0, end }
+  }
+}
+
+function filled ({ ends }: Segment) {
+  return ends.at(-1) ?? 0
+}
+
+/** Gives one piece a turn of the event loop: a client that reads as fast as we write would keep all others waiting. */
+async function * inTurn (pieces: Buffer[]) {
+  for (const piece of pieces) {
+    yield piece
+    await nextTurn()
+  }
+}
