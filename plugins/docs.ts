@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import fp from 'fastify-plugin'
-import { details } from '../schemas/http.js'
+import { details, ErrorBody } from '../schemas/http.js'
 import redoc from './redoc.js'
 
 const { description, license, version } = createRequire(import.meta.url)('#package.json')
@@ -86,8 +86,10 @@ function addExamples (generated: Parameters<SwaggerTransformObject>[0]) {
   for (const operation of Object.values(document.paths).flatMap(path => Object.values(path))) {
     for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
       for (const media of Object.values(body?.content ?? {})) {
-        const component = document.components.schemas[String(media.schema.$ref?.split('/').at(-1))]
-        if (component) media.example = component.examples?.[0] ?? { detail: exampleDetails[status] }
+        const name = media.schema.$ref?.split('/').at(-1)
+        const component = document.components.schemas[String(name)]
+        const example = component?.examples?.[0] ?? (name === ErrorBody.$id && { detail: exampleDetails[status] })
+        if (example) media.example = example
       }
     }
   }

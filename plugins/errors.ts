@@ -1,7 +1,7 @@
-import { STATUS_CODES } from 'node:http'
+import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, Fault, InvalidBody } from '../schemas/http.js'
+import { details, ErrorBody, Fault, InvalidRequest } from '../schemas/http.js'
 
 /** Whatever was thrown, with the status that answers it. */
 type Thrown = Error & { statusCode?: number }
@@ -26,7 +26,7 @@ export function errorBody (error: Thrown, status: number) {
   if (status === 500) return { detail: details[500] }
   if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
-  if (status !== 400) return { detail: error.message }
+  if (status !== 400) return { detail: error.message || STATUS_CODES[status] }
   const { message, faults } = error instanceof Refusal
     ? error
     : invalid('request', [{ path: '', message: error.message }])
@@ -38,16 +38,24 @@ export function errorBody (error: Thrown, status: number) {
  * on to the error handler of the surrounding app.
  */
 export default fp(async function errors (app) {
-  for (const schema of [ErrorBody, Fault, InvalidBody]) app.addSchema(schema)
+  for (const schema of [ErrorBody, Fault, InvalidRequest]) app.addSchema(schema)
 
   app.setErrorHandler<Thrown>(async function onError (error, request, reply) {
     const status = [error.statusCode, reply.statusCode].find(isFailure) ?? 500
     if (status >= 500) request.log.error({ err: error }, error.message)
-    // Closing on a client that is still sending would reset the connection, and the answer would be lost.
-    if (status === 413) await finished(request.raw.resume()).catch(() => {})
+    // Fastify means to close the connection for the sake of what is still to come. To close on a client that is
+    // sending would reset it, and the answer would be lost; so the rest is read, and for a client that wants to be
+    // closed on, it is read first.
+    reply.removeHeader('connection')
+    if (status === 413 && !reply.raw.shouldKeepAlive) await restOf(request.raw)
     return reply.code(status).send(errorBody(error, status))
   })
 }, { fastify: '5.x', name: 'errors' })
+
+/** Waits for the end of a request, but not for long. */
+async function restOf (request: IncomingMessage) {
+  await finished(request.resume(), { signal: AbortSignal.timeout(5000) }).catch(() => {})
+}
 
 function isFailure (status = 0) {
   return status >= 400 && status <= 599

@@ -2,13 +2,16 @@ import { isUtf8 } from 'node:buffer'
 import fp from 'fastify-plugin'
 import { invalid } from './errors.js'
 
+const forbidden = 'must not have a key __proto__ or constructor.prototype'
+
 /** Reads every request body as JSON, whatever its content type says, or says not. */
 export default fp(async function json (app) {
   const parse = app.getDefaultJsonParser('error', 'error')
 
   // Fastify refuses a malformed content type before any parser is asked.
-  app.addHook('onRequest', async function readAsJson (request) {
-    if (request.headers['content-type'] !== undefined) request.headers['content-type'] = 'application/json'
+  app.addHook('onRequest', function readAsJson ({ headers }, _reply, done) {
+    if (headers['content-type'] !== undefined) headers['content-type'] = 'application/json'
+    done()
   })
 
   app.removeAllContentTypeParsers()
@@ -16,8 +19,18 @@ export default fp(async function json (app) {
     function parseBody (request, body, done) {
       if (body.length === 0) return done(null)
       if (!isUtf8(body)) return done(invalid('body', [{ path: '', message: 'must be UTF-8' }]))
-      parse(request, body.toString(), (error, value) => {
-        done(error && invalid('body', [{ path: '', message: 'must be valid JSON' }]), value)
+      const text = body.toString()
+      parse(request, text, (error, value) => {
+        done(error && invalid('body', [{ path: '', message: isJson(text) ? forbidden : 'must be valid JSON' }]), value)
       })
     })
 }, { fastify: '5.x', name: 'json' })
+
+function isJson (text: string) {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -7,13 +7,16 @@ export default fp(async function notFound (app) {
   app.setNotFoundHandler(onNotFound)
 
   // Before the body is read, since nobody has asked for it: the path alone decides.
-  app.addHook('onRequest', async function onUnknownPath (request, reply) {
-    if (request.is404) return onNotFound(request, reply)
+  app.addHook('onRequest', function onUnknownPath (request, reply, done) {
+    if (request.is404) onNotFound(request, reply)
+    else done()
   })
 
   function onNotFound (request: FastifyRequest, reply: FastifyReply) {
-    const allowed = app.supportedMethods.filter(method => app.findRoute({ method, url: request.url }) !== null)
-    if (allowed.length === 0) return reply.code(404).send({ detail: 'Path not found' })
+    const allowed: string[] = app.supportedMethods.filter(method => app.findRoute({ method, url: request.url }) !== null)
+    // A route may be there and still find nothing, as that of the static files does.
+    const unknown = allowed.length === 0 || allowed.includes(request.method)
+    if (unknown) return reply.code(404).send({ detail: 'Path not found' })
     return reply.code(405).header('allow', allowed.join(', ')).send({ detail: details[405] })
   }
 }, { fastify: '5.x', name: 'not-found' })

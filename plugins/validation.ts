@@ -1,5 +1,4 @@
 import { Ajv, type ErrorObject } from 'ajv'
-import fastJson, { type Schema } from 'fast-json-stringify'
 import fp from 'fastify-plugin'
 import type { TSchema } from '@sinclair/typebox'
 import { invalid } from './errors.js'
@@ -8,16 +7,17 @@ import { invalid } from './errors.js'
 const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
 /**
- * Validates and serialises the routes of this app by their schemas, strictly and in one way, whatever
- * compilers, Ajv options and shared schemas the surrounding app has set for its own.
+ * Validates the routes of this app by their schemas, strictly and in one way, whatever compilers, serialisers, Ajv
+ * options and shared schemas the surrounding app has set for its own. Records reach a route as JSON already, encoded
+ * by their schema; what is left are errors, ours or a hook's, to be sent as they are.
  */
 export default fp(async function validation (app) {
   const ajv = new Ajv({ allErrors: true, coerceTypes: false, removeAdditional: 'all', verbose: true })
-  const shared: Record<string, Schema> = {}
+  const shared: Record<string, TSchema> = {}
 
   app.setSchemaController({
     bucket: () => ({
-      add (schema: Schema & { $id: string }) {
+      add (schema: TSchema & { $id: string }) {
         if (!Object.hasOwn(shared, schema.$id)) {
           shared[schema.$id] = schema
           ajv.addSchema(schema)
@@ -29,6 +29,7 @@ export default fp(async function validation (app) {
     })
   })
 
+  app.setReplySerializer(body => JSON.stringify(body))
   app.addHook('onRoute', function compileByOurs (route) {
     route.validatorCompiler = ({ schema, httpPart }) => {
       const part = parts[httpPart as keyof typeof parts]
@@ -39,7 +40,7 @@ export default fp(async function validation (app) {
         return validate(data) || { error: invalid(part, (validate.errors as ErrorObject[]).map(fault)) }
       }
     }
-    route.serializerCompiler = ({ schema }) => fastJson(schema as Schema, { schema: shared })
+    route.serializerCompiler = () => JSON.stringify
   })
 }, { fastify: '5.x', name: 'validation' })
 

@@ -13,7 +13,7 @@ import { OneLineARequest } from './log.js'
 export function buildApp (config: Config, log?: { write (line: string): void }) {
   const app = Fastify({
     ...wireOptions,
-    logger: { level: config.LOG_LEVEL, ...log && { stream: log } },
+    logger: config.LOG_LEVEL !== 'silent' && { level: config.LOG_LEVEL, ...log && { stream: log } },
     logController: new OneLineARequest(),
     bodyLimit: config.BODY_LIMIT,
     requestTimeout: 60_000,

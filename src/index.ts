@@ -7,26 +7,35 @@ import stores from '../plugins/stores.js'
 import users from '../plugins/users.js'
 import validation from '../plugins/validation.js'
 
+export interface ItemsUsersOptions {
+  /** Where to serve, such as `/api`. */
+  prefix?: string
+}
+
 /**
  * Serves items and users under the prefix it is registered with. What it sets up is its own: nothing of it is
  * seen outside, and nothing outside changes it.
  *
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
-const itemsUsers: FastifyPluginAsync = async function itemsUsers (app) {
+const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '' }) {
   app.register(validation)
   app.register(errors)
   app.register(json)
   app.register(stores)
   // Without a prefix, the paths we do not know are the host's.
-  if (app.prefix !== '') app.register(notFound)
+  if (prefix.length > 1) app.register(notFound)
   app.register(items, { prefix: '/items' })
   app.register(users, { prefix: '/users' })
 }
 
 export default itemsUsers
 export { default as docs } from '../plugins/docs.js'
+export { default as drain } from '../plugins/drain.js'
+export { default as errors } from '../plugins/errors.js'
 export { default as health } from '../plugins/health.js'
+export { default as notFound } from '../plugins/not-found.js'
+export { default as wire, wireOptions } from '../plugins/wire.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'
 export type { Stores } from '../plugins/stores.js'

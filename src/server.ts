@@ -17,6 +17,14 @@ async function start () {
   const { HOST: host, PORT: port, API_PREFIX: api } = config
   const app = buildApp(config, process.stdout.isTTY ? { write: line => process.stdout.write(readable(line)) } : undefined)
 
+  // Eight seconds, since a container is killed after ten. What ends the process by itself has its own exit code.
+  const logger = { error: (message: string) => app.log.error(message) }
+  closeWithGrace({ delay: 8000, logger, skip: ['beforeExit'] }, async function close ({ err, signal }) {
+    if (err) app.log.fatal({ err }, 'closing after an error')
+    else app.log.info(`closing on ${signal}`)
+    await app.close()
+  })
+
   await app.ready()
   await app.listen({
     host,
@@ -25,11 +33,5 @@ async function start () {
   }).catch(({ code, message }) => {
     const reason = code === 'EADDRINUSE' ? 'the port is taken; set PORT to another one' : message
     throw new ConfigError(`Cannot listen on ${host}:${port}: ${reason}.`)
-  })
-
-  closeWithGrace({ logger: { error: message => app.log.error(message) } }, async function close ({ err, signal }) {
-    if (err) app.log.fatal({ err }, 'closing after an error')
-    else app.log.info(`closing on ${signal}`)
-    await app.close()
   })
 }

@@ -167,9 +167,11 @@ for (const { path, initial, record } of collections) {
       for (const body of [
         '{', JSON.stringify(record).slice(0, -1), `${JSON.stringify(record)}x`, `[${JSON.stringify(record)}`,
         withId('NaN'), withId('01'), withId('+1'), 'undefined', "{'id':1}", 'id=1&name=x', '\ufeff', ' ',
-        '{"__proto__":{},"id":1,"name":"x","price":1}', '{"constructor":{"prototype":{}},"id":1,"name":"x","price":1}',
         '['.repeat(100_000)
       ]) await refuses(body, ['', 'must be valid JSON'])
+      for (const key of ['"__proto__":{}', '"constructor":{"prototype":{}}', '"x":{"__proto__":1}']) {
+        await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not have a key __proto__ or constructor.prototype'])
+      }
       await refuses(Buffer.from('{"id":1,"name":"\xff","price":1}', 'latin1'), ['', 'must be UTF-8'])
 
       const large = await app.inject({ method: 'POST', url: path, payload: { ...record, name: 'x'.repeat(5 * 1024 * 1024) } })
@@ -231,13 +233,14 @@ test('a failing store is a 500 that tells nothing of the inside', async t => {
 test('errors of hooks around the routes keep their status, in our shape', async t => {
   const app = build(t)
   app.addHook('preHandler', async (request, reply) => {
-    const { status, code, thrown } = request.query as Record<string, string>
+    const { silent, status, code, thrown } = request.query as Record<string, string>
     if (code) reply.code(Number(code))
-    throw thrown ?? Object.assign(new Error('because'), status && { statusCode: Number(status) })
+    throw thrown ?? Object.assign(new Error(silent ? '' : 'because'), status && { statusCode: Number(status) })
   })
   for (const [query, status, body] of [
     ['status=401', 401, { detail: 'because' }],
     ['code=403', 403, { detail: 'because' }],
+    ['silent=1&status=401', 401, { detail: 'Unauthorized' }],
     ['status=400', 400, { detail: 'Invalid request: it because.', errors: [{ in: 'request', path: '', message: 'because' }] }],
     ['status=503', 503, { detail: 'Service Unavailable' }],
     ['status=599', 599, { detail: 'Internal server error' }],

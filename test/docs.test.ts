@@ -29,7 +29,7 @@ test('the document describes every operation in full', async t => {
   const { description, license, version } = JSON.parse(await readFile('package.json', 'utf8'))
   t.equal(openapi, '3.1.0')
   t.same(info, { title: 'Items and users', description, version, license: { name: license, identifier: license } })
-  t.same(Object.keys(components.schemas), ['ErrorBody', 'Fault', 'InvalidBody', 'Item', 'User'])
+  t.same(Object.keys(components.schemas), ['ErrorBody', 'Fault', 'InvalidRequest', 'Item', 'User'])
 
   const described: Record<string, string[]> = {}
   for (const [path, methods] of Object.entries<Record<string, any>>(paths)) {
@@ -70,6 +70,15 @@ test('the licence of Redoc comes with it', async t => {
   const app = build(t)
   t.match((await app.inject('/redoc/LICENSE')).body, /MIT License/)
   t.equal((await app.inject('/redoc/redoc.standalone.js.LICENSE.txt')).statusCode, 200)
+})
+
+test('a file that a page does not have is 404', async t => {
+  const app = build(t)
+  for (const url of ['/redoc/nothing', '/docs/static/nothing']) {
+    const response = await app.inject(url)
+    t.equal(response.statusCode, 404)
+    t.same(response.json(), { detail: 'Path not found' })
+  }
 })
 
 test('in a browser', { timeout: 120_000 }, async t => {

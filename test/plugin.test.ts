@@ -31,6 +31,20 @@ test('registered without a prefix, it leaves unknown paths to the host', async t
   app.register(itemsUsers)
   t.equal((await app.inject('/items')).statusCode, 200)
   t.equal((await app.inject('/nope')).body, 'the host\'s own')
+  const outer = host(t)
+  outer.register(async scope => {
+    scope.setNotFoundHandler(async () => 'the scope\'s own')
+    scope.register(itemsUsers)
+  }, { prefix: '/v1' })
+  t.equal((await outer.inject('/v1/items')).statusCode, 200)
+  t.equal((await outer.inject('/v1/nope')).body, 'the scope\'s own')
+})
+
+test('an id is not found however long a host lets it be', async t => {
+  const app = host(t, { routerOptions: { maxParamLength: 1000 } })
+  app.register(itemsUsers, { prefix: '/api' })
+  t.equal((await app.inject(`/api/items/${'9'.repeat(400)}`)).body, '{"detail":"Not found"}')
+  t.equal((await app.inject(`/api/items/-${'9'.repeat(400)}`)).body, '{"detail":"Not found"}')
 })
 
 test('a host with its own ways keeps them, and they do not reach inside', async t => {
@@ -86,8 +100,21 @@ test('a host with other compilers does not change how it validates and serialise
   const app = host(t)
   app.setValidatorCompiler(() => () => ({ error: new Error('no') }))
   app.setSerializerCompiler(() => () => 'not ours')
+  app.setReplySerializer(() => 'not ours')
   app.register(itemsUsers, { prefix: '/api' })
   t.same((await app.inject({ method: 'POST', url: '/api/items', payload: item })).json(), item)
+  t.equal((await app.inject('/api/items/9')).body, '{"detail":"Not found"}')
+})
+
+test('what the hooks of a host answer on its routes is sent as it is', async t => {
+  const app = host(t)
+  app.addHook('onRequest', async (request, reply) => reply.code(Number(request.headers.status)).send({ own: true }))
+  app.register(itemsUsers, { prefix: '/api' })
+  for (const status of [200, 400, 401, 404, 429, 500, 503]) {
+    const response = await app.inject({ url: '/api/items/1', headers: { status: String(status) } })
+    t.equal(response.statusCode, status)
+    t.equal(response.body, '{"own":true}')
+  }
 })
 
 test('the hooks of a host run on its routes too', async t => {
@@ -106,8 +133,11 @@ test('the doc pages and the probes can be had on their own', async t => {
   const app = host(t)
   await app.register(docs)
   app.register(health)
-  app.get('/hello', { schema: { tags: ['mine'] } }, async () => 'hello')
+  app.addSchema({ $id: 'Pet', type: 'object', properties: { name: { type: 'string' } } })
+  app.get('/hello', { schema: { tags: ['mine'], response: { 200: { $ref: 'Pet#' } } } }, async () => 'hello')
   t.same(Object.keys((await app.inject('/openapi.json')).json().paths), ['/hello', '/livez', '/readyz'])
+  t.same((await app.inject('/openapi.json')).json().paths['/hello'].get.responses[200].content['application/json'],
+    { schema: { $ref: '#/components/schemas/Pet' } }, 'a schema of the host is left alone')
   t.equal((await app.inject('/docs')).statusCode, 200)
   t.equal((await app.inject('/redoc')).statusCode, 200)
   t.equal((await app.inject('/livez')).body, '{"status":"ok"}')

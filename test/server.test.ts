@@ -133,7 +133,7 @@ test('an error that nobody caught is logged and ends it', async t => {
 test('an error of our own at the start is shown with its stack', async t => {
   const server = start(t, {}, 'import fs from "node:fs"; fs.promises.readFile = async () => { throw new Error("boom") }')
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /Error: boom\n +at /)
+  t.match(server.output(), /Error: boom\\n +at /)
 })
 
 test('a response that failed is logged as an error', async t => {

@@ -69,8 +69,28 @@ test('Expect: 100-continue is met, and nothing else', async t => {
 
 test('pipelined requests are answered in order', async t => {
   const send = await listen(t)
-  const answers = await send(`${post}GET /api/items/7 HTTP/1.1\r\nHost: x\r\n\r\nGET /api/items/8 HTTP/1.1\r\nHost: x\r\n\r\n${bye}`)
+  const answers = await send(`${post}GET /api/items/1 HTTP/1.1\r\nHost: x\r\n\r\nGET /api/items/8 HTTP/1.1\r\nHost: x\r\n\r\n${bye}`)
   t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 200', 'HTTP/1.1 404', 'HTTP/1.1 200'])
+})
+
+test('what comes whole before malformed HTTP is answered before it', async t => {
+  const send = await listen(t)
+  const answers = await send(`${post}nonsense\r\n\r\n`)
+  t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 400'])
+  t.same(last(answers).body, invalidBody('request', ['', 'must be well-formed HTTP']))
+})
+
+test('a connection is kept after a body that is no JSON', async t => {
+  const send = await listen(t)
+  const answers = await send(`POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n{${bye}`)
+  t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 400', 'HTTP/1.1 200'])
+})
+
+test('a tunnel is refused', async t => {
+  const send = await listen(t)
+  const { status, body } = last(await send('CONNECT example.com:80 HTTP/1.1\r\nHost: example.com\r\n\r\n'))
+  t.equal(status, 405)
+  t.same(body, { detail: 'Method not allowed' })
 })
 
 test('a body may come in chunks, and byte by byte', async t => {
@@ -86,18 +106,30 @@ test('a client that sends too much reads its 413, and one that goes away does no
   const send = await listen(t)
   const large = Buffer.alloc(5 * 1024 * 1024, 'x')
   for (const framing of [`Content-Length: ${large.length + 7}\r\n\r\n`, `Transfer-Encoding: chunked\r\n\r\n${large.length.toString(16)}\r\n`]) {
-    const { status, body } = last(await send(`POST /api/items HTTP/1.1\r\nHost: x\r\n${framing}`, large, '\r\n0\r\n\r\n'))
-    t.equal(status, 413)
-    t.same(body, { detail: 'The body is too large' })
+    for (const connection of ['close', 'keep-alive']) {
+      const head = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: ${connection}\r\n${framing}`
+      const [answer, next] = (await send(head, large, '\r\n0\r\n\r\n', ...connection === 'close' ? [] : [bye])).split(/(?=HTTP)/)
+      t.equal(last(String(answer)).status, 413)
+      t.same(last(String(answer)).body, { detail: 'The body is too large' })
+      if (connection === 'keep-alive') t.equal(last(String(next)).status, 200)
+    }
   }
-  const port = send.port
-  const leaver = connect(port, '127.0.0.1')
+  const early = open()
+  early.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n')
+  const [answer] = await once(early, 'data')
+  t.equal(last(String(answer)).status, 413, 'before the body is sent')
+  early.destroy()
+  const leaver = open()
   leaver.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{')
   await sleep(50)
   leaver.resetAndDestroy()
   await sleep(50)
   const { body } = last(await send('GET /api/items HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'))
   t.equal((body as unknown[]).length, 1)
+
+  function open () {
+    return connect(send.port, '127.0.0.1')
+  }
 })
 
 /** Starts the service and gives a function that sends pieces on one connection and reads until its end. */
