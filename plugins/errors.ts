@@ -9,11 +9,22 @@ type Thrown = Error & { statusCode?: number }
 /** A request that is not served, and why; `faults` make it a 400. */
 class Refusal extends Error {
   constructor (readonly statusCode: number, detail: string, readonly faults?: Fault[]) {
+    // It is the client's doing: nobody reads the stack, which takes a tenth of the time to refuse a request.
+    const { stackTraceLimit } = Error
+    Error.stackTraceLimit = 0
     super(detail)
+    Error.stackTraceLimit = stackTraceLimit
   }
 }
 
 export const notFound = () => new Refusal(404, details[404])
+
+/** Hands on what was found, at once where it is at hand, or refuses. */
+export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
+  if (found instanceof Promise) return found.then(orNotFound)
+  if (found === undefined) throw notFound()
+  return found
+}
 
 /** Refuses a request for what is wrong in one part of it. */
 export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
@@ -40,15 +51,16 @@ export function errorBody (error: Thrown, status: number) {
 export default fp(async function errors (app) {
   for (const schema of [ErrorBody, Fault, InvalidRequest]) app.addSchema(schema)
 
-  app.setErrorHandler<Thrown>(async function onError (error, request, reply) {
+  app.setErrorHandler<Thrown>(function onError (error, request, reply) {
     const status = [error.statusCode, reply.statusCode].find(isFailure) ?? 500
-    if (status >= 500) request.log.error({ err: error }, error.message)
+    if (status >= 500) request.log.error({ method: request.method, url: request.url, err: error }, error.message)
     // Fastify means to close the connection for the sake of what is still to come. To close on a client that is
     // sending would reset it, and the answer would be lost; so the rest is read, and for a client that wants to be
     // closed on, it is read first.
     reply.removeHeader('connection')
-    if (status === 413 && !reply.raw.shouldKeepAlive) await restOf(request.raw)
-    return reply.code(status).send(errorBody(error, status))
+    const answer = () => { reply.code(status).send(errorBody(error, status)) }
+    if (status === 413 && !reply.raw.shouldKeepAlive) return restOf(request.raw).then(answer)
+    answer()
   })
 }, { fastify: '5.x', name: 'errors' })
 

@@ -1,7 +1,8 @@
-import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from '@sinclair/typebox'
 import { failsWith, json, jsonList, jsonType, PathId, ref } from '../schemas/http.js'
 import { Item } from '../schemas/item.js'
-import { notFound } from './errors.js'
+import { orNotFound } from './errors.js'
 
 /** The items: listed, fetched one by one, and created. */
 const items: FastifyPluginAsyncTypebox = async function items (app) {
@@ -19,7 +20,7 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
         ...failsWith()
       }
     }
-  }, async function listItems (_request, reply) {
+  }, function listItems (_request, reply) {
     reply.type(jsonType)
     return items.list()
   })
@@ -36,11 +37,9 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
         ...failsWith(404)
       }
     }
-  }, async function getItem (request, reply) {
-    const item = await items.first(request.params.item_id)
-    if (item === undefined) throw notFound()
+  }, function getItem (request, reply) {
     reply.type(jsonType)
-    return item
+    return orNotFound(items.first(request.params.item_id))
   })
 
   app.post('', {

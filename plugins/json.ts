@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import fp from 'fastify-plugin'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { invalid } from './errors.js'
 
 const forbidden = 'must not have a key __proto__ or constructor.prototype'
@@ -9,15 +10,15 @@ export default fp(async function json (app) {
   const parse = app.getDefaultJsonParser('error', 'error')
 
   // Fastify refuses a malformed content type before any parser is asked.
-  app.addHook('onRequest', function readAsJson ({ headers }, _reply, done) {
-    if (headers['content-type'] !== undefined) headers['content-type'] = 'application/json'
-    done()
+  app.addHook('onRoute', function readsBody (route) {
+    if (route.method !== 'GET' && route.method !== 'HEAD') route.onRequest = [route.onRequest ?? [], readAsJson].flat()
   })
 
   app.removeAllContentTypeParsers()
   app.addContentTypeParser<Buffer>(['application/json', '*'], { parseAs: 'buffer' },
     function parseBody (request, body, done) {
-      if (body.length === 0) return done(null)
+      // On an unknown path, nobody has asked for the body.
+      if (body.length === 0 || request.is404) return done(null)
       if (!isUtf8(body)) return done(invalid('body', [{ path: '', message: 'must be UTF-8' }]))
       const text = body.toString()
       parse(request, text, (error, value) => {
@@ -25,6 +26,11 @@ export default fp(async function json (app) {
       })
     })
 }, { fastify: '5.x', name: 'json' })
+
+function readAsJson ({ headers }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  if (headers['content-type'] !== undefined) headers['content-type'] = 'application/json'
+  done()
+}
 
 function isJson (text: string) {
   try {

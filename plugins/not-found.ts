@@ -1,22 +1,13 @@
 import fp from 'fastify-plugin'
-import type { FastifyReply, FastifyRequest } from 'fastify'
 import { details } from '../schemas/http.js'
 
 /** Answers 404 on an unknown path, and 405 on a known one that does not offer the method. */
 export default fp(async function notFound (app) {
-  app.setNotFoundHandler(onNotFound)
-
-  // Before the body is read, since nobody has asked for it: the path alone decides.
-  app.addHook('onRequest', function onUnknownPath (request, reply, done) {
-    if (request.is404) onNotFound(request, reply)
-    else done()
-  })
-
-  function onNotFound (request: FastifyRequest, reply: FastifyReply) {
+  app.setNotFoundHandler(function onNotFound (request, reply) {
     const allowed: string[] = app.supportedMethods.filter(method => app.findRoute({ method, url: request.url }) !== null)
     // A route may be there and still find nothing, as that of the static files does.
     const unknown = allowed.length === 0 || allowed.includes(request.method)
     if (unknown) return reply.code(404).send({ detail: 'Path not found' })
     return reply.code(405).header('allow', allowed.join(', ')).send({ detail: details[405] })
-  }
+  })
 }, { fastify: '5.x', name: 'not-found' })

@@ -1,7 +1,8 @@
-import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from '@sinclair/typebox'
 import { failsWith, json, jsonList, jsonType, PathId, ref } from '../schemas/http.js'
 import { User } from '../schemas/user.js'
-import { notFound } from './errors.js'
+import { notFound, orNotFound } from './errors.js'
 
 /** The users: listed, fetched one by one, created and deleted. */
 const users: FastifyPluginAsyncTypebox = async function users (app) {
@@ -19,7 +20,7 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
         ...failsWith()
       }
     }
-  }, async function listUsers (_request, reply) {
+  }, function listUsers (_request, reply) {
     reply.type(jsonType)
     return users.list()
   })
@@ -36,11 +37,9 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
         ...failsWith(404)
       }
     }
-  }, async function getUser (request, reply) {
-    const user = await users.first(request.params.id)
-    if (user === undefined) throw notFound()
+  }, function getUser (request, reply) {
     reply.type(jsonType)
-    return user
+    return orNotFound(users.first(request.params.id))
   })
 
   app.post('', {

@@ -6,13 +6,22 @@ import { invalid } from './errors.js'
 /** The parts of a request as Fastify's routes call them, and as our errors do. */
 const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
+/** How we validate. Our schemas are valid; to have Ajv check that takes a quarter of the time to start. */
+export const ajvOptions = {
+  allErrors: true,
+  removeAdditional: 'all',
+  verbose: true,
+  meta: false,
+  validateSchema: false
+} as const
+
 /**
  * Validates the routes of this app by their schemas, strictly and in one way, whatever compilers, serialisers, Ajv
  * options and shared schemas the surrounding app has set for its own. Records reach a route as JSON already, encoded
  * by their schema; what is left are errors, ours or a hook's, to be sent as they are.
  */
 export default fp(async function validation (app) {
-  const ajv = new Ajv({ allErrors: true, coerceTypes: false, removeAdditional: 'all', verbose: true })
+  const ajv = new Ajv({ ...ajvOptions, coerceTypes: false })
   const shared: Record<string, TSchema> = {}
 
   app.setSchemaController({

@@ -16,7 +16,7 @@ export function json (schema: TSchema, options: SchemaOptions = {}) {
 
 /** The response that is a list of such records. */
 export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
-  return Type.Unsafe<Uint8Array | Readable>(Type.Array(ref(schema), { examples: [schema.examples], ...options }))
+  return Type.Unsafe<string | Uint8Array | Readable>(Type.Array(ref(schema), { examples: [schema.examples], ...options }))
 }
 
 /** One of these strings. A union of literals would say the same, and be slow to serialise. */

@@ -1,8 +1,8 @@
 import Fastify from 'fastify'
 import docs from '../plugins/docs.js'
-import drain from '../plugins/drain.js'
 import errors from '../plugins/errors.js'
 import health from '../plugins/health.js'
+import json from '../plugins/json.js'
 import notFound from '../plugins/not-found.js'
 import wire, { wireOptions } from '../plugins/wire.js'
 import type { Config } from '../schemas/config.js'
@@ -13,8 +13,11 @@ import { OneLineARequest } from './log.js'
 export function buildApp (config: Config, log?: { write (line: string): void }) {
   const app = Fastify({
     ...wireOptions,
-    logger: config.LOG_LEVEL !== 'silent' && { level: config.LOG_LEVEL, ...log && { stream: log } },
-    logController: new OneLineARequest(),
+    ...config.LOG_LEVEL !== 'silent' && {
+      logger: { level: config.LOG_LEVEL, ...log && { stream: log } },
+      logController: new OneLineARequest(),
+      childLoggerFactory: logger => logger
+    },
     bodyLimit: config.BODY_LIMIT,
     requestTimeout: 60_000,
     // What arrives while the service closes is still served; only /readyz says no.
@@ -22,8 +25,8 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
   })
 
   app.register(wire)
-  app.register(drain)
   app.register(errors)
+  app.register(json)
   app.register(notFound)
   if (config.DOCS) app.register(docs)
   app.register(health)

@@ -1,10 +1,10 @@
 import { Ajv, type ErrorObject } from 'ajv'
-import { explain } from '../plugins/validation.js'
+import { ajvOptions, explain } from '../plugins/validation.js'
 import { Config } from '../schemas/config.js'
 
 /** Reads the configuration from the environment, or tells everything that is wrong with it. */
 export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
-  const ajv = new Ajv({ allErrors: true, coerceTypes: true, removeAdditional: 'all', useDefaults: true, verbose: true })
+  const ajv = new Ajv({ ...ajvOptions, coerceTypes: true, useDefaults: true })
   const validate = ajv.compile<Config>(Config)
   const config: unknown = { ...env }
   if (validate(config)) return config

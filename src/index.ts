@@ -31,7 +31,6 @@ const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUs
 
 export default itemsUsers
 export { default as docs } from '../plugins/docs.js'
-export { default as drain } from '../plugins/drain.js'
 export { default as errors } from '../plugins/errors.js'
 export { default as health } from '../plugins/health.js'
 export { default as notFound } from '../plugins/not-found.js'

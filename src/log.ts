@@ -1,21 +1,32 @@
 import { LogController, type FastifyReply, type FastifyRequest } from 'fastify'
+import pino from 'pino'
 
-/** Writes one line a request, when it has been answered. */
+/** Writes one line a request, when it has been answered. Its fields are flat, which is half the work for pino. */
 export class OneLineARequest extends LogController {
   override incomingRequest () {}
 
   override requestCompleted (error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
-    const line = { req: request, res: reply, responseTime: reply.elapsedTime }
+    const { method, url, ip } = request
+    const line = { method, url, status: reply.statusCode, ms: reply.elapsedTime, ip }
     if (error) reply.log.error({ ...line, err: error }, 'request failed')
     else reply.log.info(line, 'request completed')
   }
 }
 
-/** Turns the JSON lines of the log into text for a person at a terminal. */
+/**
+ * Where the log goes: to a terminal as text for a person, else to standard output as it is, many lines at a time,
+ * since to write each on its own takes as long as to answer a request.
+ */
+export function logStream (terminal = process.stdout.isTTY) {
+  if (terminal) return { write: (line: string) => { process.stdout.write(readable(line)) }, flushSync () {} }
+  return pino.destination({ sync: false, minLength: 8 * 1024, periodicFlush: 100 })
+}
+
+/** Turns a line of the log into text. */
 export function readable (line: string) {
-  const { time, level, msg, req, res, responseTime, err } = JSON.parse(line)
+  const { time, level, msg, method, url, status, ms, err } = JSON.parse(line)
   const clock = new Date(time).toLocaleTimeString('en-GB')
-  const what = req && res ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
+  const what = ms === undefined ? msg : `${method} ${url} ${status} in ${ms.toFixed(1)} ms`
   const severity = level >= 50 ? ' ERROR' : level >= 40 ? ' WARNING' : ''
   return `${clock}${severity} ${what}\n${err ? `${err.stack}\n` : ''}`
 }

@@ -2,7 +2,7 @@
 import closeWithGrace from 'close-with-grace'
 import { buildApp } from './app.js'
 import { ConfigError, readConfig } from './config.js'
-import { readable } from './log.js'
+import { logStream } from './log.js'
 
 try {
   await start()
@@ -15,7 +15,8 @@ try {
 async function start () {
   const config = readConfig()
   const { HOST: host, PORT: port, API_PREFIX: api } = config
-  const app = buildApp(config, process.stdout.isTTY ? { write: line => process.stdout.write(readable(line)) } : undefined)
+  const log = logStream()
+  const app = buildApp(config, log)
 
   // Eight seconds, since a container is killed after ten. What ends the process by itself has its own exit code.
   const logger = { error: (message: string) => app.log.error(message) }
@@ -23,6 +24,7 @@ async function start () {
     if (err) app.log.fatal({ err }, 'closing after an error')
     else app.log.info(`closing on ${signal}`)
     await app.close()
+    log.flushSync()
   })
 
   await app.ready()

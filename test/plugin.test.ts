@@ -1,7 +1,9 @@
 import Fastify, { type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { docs, health } from '../src/index.js'
+import itemsUsers, { docs, health, type Item, type Store } from '../src/index.js'
 import errors from '../plugins/errors.js'
+import items from '../plugins/items.js'
+import users from '../plugins/users.js'
 import validation from '../plugins/validation.js'
 import { invalidBody } from './helper.js'
 
@@ -142,6 +144,27 @@ test('the doc pages and the probes can be had on their own', async t => {
   t.equal((await app.inject('/redoc')).statusCode, 200)
   t.equal((await app.inject('/livez')).body, '{"status":"ok"}')
   t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
+})
+
+test('a store may take its time', async t => {
+  const app = host(t)
+  const later = <T>(value: T) => new Promise<T>(resolve => setImmediate(resolve, value))
+  const slow: Store<Item> = {
+    append: record => later(JSON.stringify(record)),
+    first: id => later(id === 7 ? JSON.stringify(item) : undefined),
+    list: () => later(Buffer.from(JSON.stringify([item]))),
+    removeFirst: () => later(false)
+  }
+  await app.register(validation)
+  await app.register(errors)
+  app.decorate('stores', { items: slow, users: slow })
+  app.register(items, { prefix: '/items' })
+  app.register(users, { prefix: '/users' })
+  t.same((await app.inject('/items')).json(), [item])
+  t.same((await app.inject('/items/7')).json(), item)
+  t.equal((await app.inject('/items/8')).body, '{"detail":"Not found"}')
+  t.equal((await app.inject({ method: 'POST', url: '/items', payload: item })).headers.location, '/items/7')
+  t.equal((await app.inject({ method: 'DELETE', url: '/users/7' })).statusCode, 404)
 })
 
 test('a schema of one\'s own is validated and explained in the same way', async t => {

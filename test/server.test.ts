@@ -72,10 +72,10 @@ test('it says where it is, logs one line a request and ends on SIGINT', async t 
   const lines = server.output().trim().split('\n').map(line => JSON.parse(line))
   t.equal(lines[0].msg, `API at ${url}/api, documentation at ${url}/docs and ${url}/redoc`)
   t.match(lines.slice(1, -1), [
-    { level: 30, req: { method: 'GET', url: '/api/items?x=1' }, res: { statusCode: 200 }, responseTime: Number },
-    { level: 30, req: { method: 'GET', url: '/api/items/%zz' }, res: { statusCode: 400 }, responseTime: Number },
-    { level: 30, req: { method: 'GET', url: '/livez' }, res: { statusCode: 200 } },
-    { level: 30, req: { method: 'GET', url: '/readyz' }, res: { statusCode: 200 } }
+    { level: 30, method: 'GET', url: '/api/items?x=1', status: 200, ms: Number, ip: '127.0.0.1' },
+    { level: 30, method: 'GET', url: '/api/items/%zz', status: 400, ip: '127.0.0.1' },
+    { level: 30, method: 'GET', url: '/livez', status: 200 },
+    { level: 30, method: 'GET', url: '/readyz', status: 200 }
   ])
   t.equal(lines.at(-1).msg, 'closing on SIGINT')
   t.equal(lines.length, 6)
@@ -143,7 +143,7 @@ test('a response that failed is logged as an error', async t => {
     new OneLineARequest().requestCompleted(new Error('boom'), request, reply)
   })
   await app.inject('/fails')
-  t.match(JSON.parse(String(lines[0])), { level: 50, req: { url: '/fails' }, err: { message: 'boom' }, msg: 'request failed' })
+  t.match(JSON.parse(String(lines[0])), { level: 50, url: '/fails', err: { message: 'boom' }, msg: 'request failed' })
 })
 
 test('at a terminal, the log is for a person to read', async t => {

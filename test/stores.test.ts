@@ -43,17 +43,17 @@ test('a list is what the serialiser of its schema gives, whole or in pieces', as
   const encodeList = fastJson(Type.Array(Item))
   const store = memory<Item>(fastJson(Item), [])
   const model: Item[] = []
-  for (const size of [0, 1, 2, 5000, 50_000]) {
+  for (const [size, kind] of [[0, 'string'], [1, 'string'], [2, 'string'], [5000, Buffer], [50_000, Readable]] as const) {
     while (model.length < size) {
       const id = model.length
       const record = { id, name: `Zoë "${id}"\n🫖`, price: id / 3 }
       model.push(record)
-      t.equal(await store.append(record), JSON.stringify(record))
+      await store.append(record)
     }
     const list = await store.list()
-    t.type(list, size < 50_000 ? Buffer : Readable)
+    t.type(list, kind)
     t.equal(await read(list), encodeList(model))
-    if (size < 50_000) t.equal(await store.list(), list, 'made once')
+    if (kind !== Readable) t.equal(await store.list(), list, 'made once')
   }
   const large = { id: -1, name: 'x'.repeat(200_000), price: 1 }
   await store.append(large)

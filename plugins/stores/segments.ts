@@ -26,7 +26,7 @@ interface Segment {
 export function segmentedJson () {
   const segments = new Map<number, Segment>()
   let newest = 0
-  let whole: Buffer | undefined
+  let whole: string | Buffer | undefined
 
   return { add, at, remove, list }
 
@@ -47,18 +47,22 @@ export function segmentedJson () {
   }
 
   function at (position: number) {
-    const { segment, start, end } = find(position)
-    return segment.bytes.toString('utf8', start + 1, end)
+    const { bytes, ends } = segmentOf(position)
+    const place = position % segmentPlaces
+    return bytes.toString('utf8', 1 + beginning(ends, place), ends[place])
   }
 
   function remove (position: number) {
-    const { number, segment, place, start, end } = find(position)
+    const segment = segmentOf(position)
+    const place = position % segmentPlaces
+    const start = beginning(segment.ends, place)
+    const size = beginning(segment.ends, place + 1) - start
     const bytes = Buffer.allocUnsafeSlow(segment.bytes.length)
     segment.bytes.copy(bytes, 0, 0, start)
-    segment.bytes.copy(bytes, start, end, filled(segment))
+    segment.bytes.copy(bytes, start, start + size, filled(segment))
     segment.bytes = bytes
-    segment.ends = segment.ends.map((other, n) => n < place ? other : other - (end - start))
-    if (filled(segment) === 0) segments.delete(number)
+    segment.ends = segment.ends.map((end, n) => n < place ? end : end - size)
+    if (filled(segment) === 0) segments.delete(Math.floor(position / segmentPlaces))
     whole = undefined
   }
 
@@ -69,22 +73,26 @@ export function segmentedJson () {
     const json = [opening, ...pieces.slice(0, 1).map(first => first.subarray(1)), ...pieces.slice(1), closing]
     const size = json.reduce((sum, { length }) => sum + length, 0)
     if (size > wholeSize) return Readable.from(inTurn(json), { objectMode: false })
-    whole = Buffer.concat(json, size)
+    const bytes = Buffer.concat(json, size)
+    // Node writes a short string together with the headers, and a buffer after them.
+    whole = size > 4096 ? bytes : bytes.toString()
     return whole
   }
 
-  function find (position: number) {
-    const number = Math.floor(position / segmentPlaces)
-    const place = position % segmentPlaces
-    const segment = segments.get(number)
-    const end = segment?.ends[place]
-    if (segment === undefined || end === undefined) throw new RangeError(`There is no record at position ${position}`)
-    return { number, segment, place, start: segment.ends[place - 1] ?? 0, end }
+  function segmentOf (position: number) {
+    const segment = segments.get(Math.floor(position / segmentPlaces))
+    if (segment === undefined) throw new RangeError(`There is no record at position ${position}`)
+    return segment
   }
 }
 
+/** Where the record at a place begins. */
+function beginning (ends: number[], place: number) {
+  return place === 0 ? 0 : Number(ends[place - 1])
+}
+
 function filled ({ ends }: Segment) {
-  return ends.at(-1) ?? 0
+  return beginning(ends, ends.length)
 }
 
 /** Gives one piece a turn of the event loop: a client that reads as fast as we write would keep all others waiting. */

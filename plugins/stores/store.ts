@@ -18,7 +18,7 @@ export interface Store<T extends Identified> {
   /** Finds the first record with this id. */
   first (id: number): Eventually<string | undefined>
   /** Gives every record as of now, whole or, where that is much, in pieces; later changes do not show in it. */
-  list (): Eventually<Buffer | Readable>
+  list (): Eventually<string | Buffer | Readable>
   /** Removes the first record with this id and tells whether there was one. */
   removeFirst (id: number): Eventually<boolean>
 }
