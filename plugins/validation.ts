@@ -6,7 +6,7 @@ import { invalid } from './errors.js'
 /** The parts of a request as Fastify's routes call them, and as our errors do. */
 const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
-/** How we validate. Our schemas are valid; to have Ajv check that takes a quarter of the time to start. */
+/** How we validate. Our schemas are valid; to have Ajv check that would take a good part of the time to start. */
 export const ajvOptions = {
   allErrors: true,
   removeAdditional: 'all',

@@ -1,0 +1,77 @@
+// Puts load on a server: with wrk where the machine has it, with autocannon otherwise.
+import { execFile, execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+const connections = 64
+
+export const has = command => {
+  try {
+    return execFileSync('sh', ['-c', `command -v ${command}`]).length > 0
+  } catch {
+    return false
+  }
+}
+
+/** The command, held on one core, so that a server and its load do not take turns. */
+export const pinned = (core, command) => has('taskset') ? ['taskset', '-c', String(core), ...command] : command
+
+const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
+
+/** Requests a second, over that many seconds. */
+export async function measure (port, { method = 'GET', path, body }, seconds) {
+  const url = `http://127.0.0.1:${port}${path}`
+  if (!has('wrk')) {
+    const args = ['-j', '-c', connections, '-d', seconds, '-m', method, ...body ? ['-b', body, '-H', 'content-type=application/json'] : [], url]
+    const [command, ...rest] = pinned(1, ['node', 'node_modules/autocannon/autocannon.js', ...args.map(String)])
+    const { stdout } = await run(command, rest, { maxBuffer: 1 << 26 })
+    return JSON.parse(stdout).requests.average
+  }
+  const script = join(scripts, 'request.lua')
+  writeFileSync(script, `wrk.method = '${method}'\n` +
+    (body ? `wrk.body = '${body}'\nwrk.headers['content-type'] = 'application/json'\n` : ''))
+  const [command, ...rest] = pinned(1, ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url])
+  const { stdout } = await run(command, rest)
+  return Number(stdout.match(/Requests\/sec:\s+([\d.]+)/)[1])
+}
+
+/** Creates the items with these ids over one connection, many at a time. */
+export async function fill (port, from, to) {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  let answered = 0
+  let received = ''
+  let wake
+  socket.on('data', chunk => {
+    received += chunk.toString('latin1')
+    const statusLines = received.match(/HTTP\/1\.1 \d{3}/g) ?? []
+    const failed = statusLines.find(line => !line.endsWith('201'))
+    if (failed) throw new Error(`not created: ${failed}`)
+    answered += statusLines.length
+    // The beginning of a status line may have come, but no whole one is that short.
+    received = received.slice(-11)
+    wake?.()
+  })
+  for (let id = from; id <= to;) {
+    let batch = ''
+    for (let n = 0; n < 200 && id <= to; n++, id++) {
+      const body = item(id)
+      batch += `POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    }
+    socket.write(batch)
+    const sent = id - from
+    await new Promise((resolve, reject) => {
+      wake = () => answered === sent && resolve()
+      socket.once('close', () => reject(new Error('it closed the connection')))
+    })
+    socket.removeAllListeners('close')
+  }
+  socket.destroy()
+}
+
+export const item = id => JSON.stringify({ id, name: `Item number ${id}`, price: id + 0.25 })

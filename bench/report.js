@@ -1,0 +1,90 @@
+// Turns the figures of a run into a table, a file and a picture.
+import { writeFileSync } from 'node:fs'
+import { cpus, arch, platform } from 'node:os'
+
+const ours = 'fastify-items-users'
+
+export function report ({ results, growth, million, startup, rounds }) {
+  const peers = [...new Set(results.flatMap(({ figures }) => Object.keys(figures)))]
+  const rows = results.map(result => {
+    const base = result.figures[result.against] ?? result.figures['node:http']
+    const ratios = Object.fromEntries(peers.map(peer => [peer, ratio(result.figures[peer], base)]))
+    return { ...result, ratios }
+  })
+  const markdown = `# Results
+
+Requests a second as a ratio to \`node:http\` with hand-written routing; the list of 10,000 as a ratio to nginx, which
+sends the same bytes from a file. Each figure is the median over ${rounds} one-second rounds of the ratio within the
+round; the servers run on one core and the load on another. Node ${process.version}, ${platform()} ${arch()}, ${cpus()[0].model}.
+
+| work | ${peers.join(' | ')} | reach |
+|---|${peers.map(() => '---|').join('')}---|
+${rows.map(({ name, ratios, reach }) =>
+  `| ${name} | ${peers.map(peer => show(ratios[peer])).join(' | ')} | ${reach ? `≥ ${reach.toFixed(2)}` : 'as GET one'} |`).join('\n')}
+
+A dash: the peer does not answer the same bytes for it, or not at all.
+
+## As the collection grows
+
+| records | GET the last, as a ratio to 1 record | the whole list | RSS |
+|---|---|---|---|
+${growth.map(({ size, one, bytes, ms, rss }) =>
+  `| ${size.toLocaleString('en')} | ${(one / growth[0].one).toFixed(2)} | ${(bytes / 1e6).toFixed(1)} MB in ${ms.toFixed(0)} ms | ${rss.toFixed(0)} MB |`).join('\n')}
+
+## A million records
+
+| what | figure | reach |
+|---|---|---|
+| 99th percentile of GET one while four lists are being read | ${million.p99.toFixed(1)} ms | < 20 ms |
+| held for ten readers that do not read | ${(million.held / 1e6).toFixed(1)} MB | no copy (a list is 40 MB) |
+| removing and appending a user, beside the time of a list | ${million.change.toFixed(1)} ms beside ${million.list.toFixed(0)} ms | no new encoding |
+| memory, as a ratio to the objects in an array and a \`Map\` | ${million.memory.toFixed(2)} | ≤ 1.50 |
+
+## Start
+
+From the start of the process to the first answer: ${median(startup).toFixed(2)} times a bare Fastify with
+@fastify/swagger-ui (reach: 1.50).
+`
+  writeFileSync('results.md', markdown)
+  writeFileSync('results.svg', picture(rows))
+  console.log(markdown)
+}
+
+function ratio (values, base) {
+  return values && base && median(values.map((value, round) => value / base[round]))
+}
+
+function median (values) {
+  return values.toSorted((a, b) => a - b)[values.length >> 1]
+}
+
+function show (value) {
+  return value === undefined ? '–' : value.toFixed(value < 0.1 ? 3 : 2)
+}
+
+/** Bars: for each work, the service and its peers, as ratios. */
+function picture (rows) {
+  const shown = rows.filter(({ name }) => name !== 'GET the last of 50,000')
+  const names = [ours, 'node:http', 'Fastify', 'Hono', 'Express', 'FastAPI', 'nginx']
+  const colours = ['#0b7285', '#495057', '#868e96', '#adb5bd', '#ced4da', '#dee2e6', '#495057']
+  const lines = []
+  let y = 20
+  for (const { name, ratios } of shown) {
+    lines.push(`<text x="0" y="${y}" font-weight="bold">${name}</text>`)
+    y += 8
+    for (const [n, peer] of names.entries()) {
+      const value = ratios[peer]
+      if (value === undefined) continue
+      lines.push(`<text x="150" y="${y + 11}" text-anchor="end">${peer}</text>`)
+      lines.push(`<rect x="160" y="${y}" width="${(value * 380).toFixed(0)}" height="13" fill="${colours[n]}"/>`)
+      lines.push(`<text x="${(168 + value * 380).toFixed(0)}" y="${y + 11}">${show(value)}</text>`)
+      y += 17
+    }
+    y += 22
+  }
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 ${y}" width="640" height="${y}" font-family="sans-serif" font-size="12">
+<rect width="100%" height="100%" fill="#fff"/>
+${lines.join('\n')}
+</svg>
+`
+}
