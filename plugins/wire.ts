@@ -43,13 +43,16 @@ export default fp(async function wire (app) {
 }, { fastify: '5.x', name: 'wire' })
 
 /** Node's server, but that it answers with a body what Node would refuse without one, or not answer at all. */
-function serverFactory (handle: RequestListener, { http, keepAliveTimeout, requestTimeout }: FastifyHttpOptions<Server>) {
+function serverFactory (handle: RequestListener, options: FastifyHttpOptions<Server>) {
+  const { http, connectionTimeout, keepAliveTimeout, maxRequestsPerSocket, requestTimeout } = options
   const server = createServer({ ...http, keepAliveTimeout, requestTimeout, requireHostHeader: false }, (request, response) => {
     const connection: Connection = request.socket
     connection[newestResponse] = response
     if (request.headers.host !== undefined || request.httpVersionMinor === 0) return handle(request, response)
     send(response, 400, errorBody(invalid('headers', [{ path: '/host', message: 'is required' }]), 400))
   })
+  // Fastify leaves these to whoever makes the server.
+  Object.assign(server, { timeout: connectionTimeout, maxRequestsPerSocket })
   server.on('checkExpectation', (_request, response) => send(response, 417, { detail: details[417] }))
   server.on('connect', (_request, socket) => end(socket, 405, { detail: details[405] }))
   return server

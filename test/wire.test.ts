@@ -50,6 +50,14 @@ test('a request that does not arrive in time is 408', async t => {
   t.same(body, { detail: 'The request took too long to arrive' })
 })
 
+test('the limits that a host sets for its connections hold', async t => {
+  const limited = Fastify({ ...wireOptions, connectionTimeout: 1234, keepAliveTimeout: 2345, maxRequestsPerSocket: 1 })
+  t.teardown(() => limited.close())
+  t.match(limited.server, { timeout: 1234, keepAliveTimeout: 2345 })
+  const send = await listen(t, limited)
+  t.match(await send('GET / HTTP/1.1\r\nHost: x\r\n\r\n'), /connection: close/i)
+})
+
 test('HTTP/1.1 without a Host is 400; HTTP/1.0 may go without', async t => {
   const send = await listen(t)
   const { status, body } = last(await send('GET /api/items HTTP/1.1\r\nConnection: close\r\n\r\n'))
