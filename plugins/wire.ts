@@ -43,7 +43,8 @@ export default fp(async function wire (app) {
 }, { fastify: '5.x', name: 'wire' })
 
 /** Node's server, but that it answers with a body what Node would refuse without one, or not answer at all. */
-function serverFactory (handle: RequestListener, options: FastifyHttpOptions<Server>) {
+function serverFactory (listener: RequestListener, options: FastifyHttpOptions<Server>) {
+  const handle = together(listener)
   const { http, connectionTimeout, keepAliveTimeout, maxRequestsPerSocket, requestTimeout } = options
   const server = createServer({ ...http, keepAliveTimeout, requestTimeout, requireHostHeader: false }, (request, response) => {
     const connection: Connection = request.socket
@@ -56,6 +57,24 @@ function serverFactory (handle: RequestListener, options: FastifyHttpOptions<Ser
   server.on('checkExpectation', (_request, response) => send(response, 417, { detail: details[417] }))
   server.on('connect', (_request, socket) => end(socket, 405, { detail: details[405] }))
   return server
+}
+
+/**
+ * Handles the requests that one turn of the event loop brings when all of them are read, one after the other: what
+ * they have in common stays in the processor's caches.
+ */
+function together (handle: RequestListener): RequestListener {
+  let waiting: Parameters<RequestListener>[1][] = []
+
+  return (_request, response) => {
+    if (waiting.push(response) === 1) setImmediate(handleAll)
+  }
+
+  function handleAll () {
+    const responses = waiting
+    waiting = []
+    for (const response of responses) handle(response.req, response)
+  }
 }
 
 /** What Fastify's router gives up on: a path that is malformed, or too long to be any of ours. */
