@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
-const connections = 64
+export const connections = 64
 
 export const has = command => {
   try {

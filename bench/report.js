@@ -4,7 +4,7 @@ import { cpus, arch, platform } from 'node:os'
 
 const ours = 'fastify-items-users'
 
-export function report ({ results, growth, million, startup, rounds }) {
+export function report ({ results, growth, million, engines, startup, rounds }) {
   const peers = [...new Set(results.flatMap(({ figures }) => Object.keys(figures)))]
   const rows = results.map(result => {
     const base = result.figures[result.against] ?? result.figures['node:http']
@@ -39,6 +39,14 @@ ${growth.map(({ size, one, bytes, ms, rss }) =>
 | held for ten readers that do not read | ${(million.held / 1e6).toFixed(1)} MB | no copy (a list is 40 MB) |
 | removing and appending a user, beside the time of a list | ${million.change.toFixed(1)} ms beside ${million.list.toFixed(0)} ms | no new encoding |
 | memory, as a ratio to the objects in an array and a \`Map\` | ${million.memory.toFixed(2)} | ≤ 1.50 |
+
+## On databases
+
+Requests a second at 64 connections, as a ratio to the same database asked directly. Here all processes share the cores.
+
+| what | ratio | reach |
+|---|---|---|
+${engines.map(({ name, ratios, reach }) => `| ${name} | ${median(ratios).toFixed(2)} | ${reach ? `≥ ${reach}` : ''} |`).join('\n')}
 
 ## Start
 

@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { measureEngines } from './engines.js'
 import { fill, has, item, measure, pinned } from './load.js'
 import { measureMillion } from './million/measure.js'
 import { report } from './report.js'
@@ -66,13 +67,14 @@ running.forEach(child => child.kill())
 const growth = await measureGrowth()
 progress('a million records')
 const million = await measureMillion()
+const engines = await measureEngines(rounds, progress)
 const startup = []
 for (let round = 1; round <= rounds; round++) {
   progress(`start: round ${round} of ${rounds}`)
   startup.push(await timeToAnswer(service[1], 4200 + round) / await timeToAnswer('servers/swagger-ui.js', 4300 + round))
 }
 progress('')
-report({ results, growth, million, startup, rounds })
+report({ results, growth, million, engines, startup, rounds })
 process.exit()
 
 async function start (server, port) {

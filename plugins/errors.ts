@@ -2,6 +2,7 @@ import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, Fault, InvalidRequest } from '../schemas/http.js'
+import { Unavailable, Unstorable } from './stores/store.js'
 
 /** Whatever was thrown, with the status that answers it. */
 type Thrown = Error & { statusCode?: number }
@@ -34,14 +35,18 @@ export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
 
 /** The body that answers a failed request. Of a failure of our own it tells nothing. */
 export function errorBody (error: Thrown, status: number) {
+  if (error instanceof Unavailable) return { detail: error.message }
   if (status === 500) return { detail: details[500] }
   if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
   if (status !== 400) return { detail: error.message || STATUS_CODES[status] }
-  const { message, faults } = error instanceof Refusal
-    ? error
-    : invalid('request', [{ path: '', message: error.message }])
+  const { message, faults } = error instanceof Refusal ? error : refusal(error)
   return { detail: message, errors: faults }
+}
+
+function refusal (error: Thrown) {
+  const { message } = error
+  return error instanceof Unstorable ? invalid('body', [{ path: error.path, message }]) : invalid('request', [{ path: '', message }])
 }
 
 /**
@@ -53,11 +58,15 @@ export default fp(async function errors (app) {
 
   app.setErrorHandler<Thrown>(function onError (error, request, reply) {
     const status = [error.statusCode, reply.statusCode].find(isFailure) ?? 500
-    if (status >= 500) request.log.error({ method: request.method, url: request.url, err: error }, error.message)
+    if (status >= 500) {
+      const level = error instanceof Unavailable ? 'warn' : 'error'
+      request.log[level]({ method: request.method, url: request.url, err: error }, error.message)
+    }
+    if (error instanceof Unavailable) reply.header('retry-after', 1)
     // Fastify means to close the connection for the sake of what is still to come. To close on a client that is
     // sending would reset it, and the answer would be lost; so the rest is read, and for a client that wants to be
-    // closed on, it is read first.
-    reply.removeHeader('connection')
+    // closed on, it is read first. (Where the app itself closes, the raw response says so.)
+    if (!reply.raw.hasHeader('connection')) reply.removeHeader('connection')
     const answer = () => { reply.code(status).send(errorBody(error, status)) }
     if (status === 413 && !reply.raw.shouldKeepAlive) return restOf(request.raw).then(answer)
     answer()

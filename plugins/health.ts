@@ -1,20 +1,40 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
-import { details, failsWith } from '../schemas/http.js'
+import fp from 'fastify-plugin'
+import { failsWith, shuttingDown } from '../schemas/http.js'
 import errors from './errors.js'
+import { Unavailable } from './stores/store.js'
 import validation from './validation.js'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Has `/readyz` fail while this check does. */
+    readyWhen (check: Check): void
+  }
+}
+
+type Check = () => unknown
 
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
 /** Tells an orchestrator whether the process is up (`/livez`) and whether it can serve (`/readyz`). */
-const health: FastifyPluginAsyncTypebox = async function health (app) {
-  let closing = false
-  await app.register(validation)
-  await app.register(errors)
+export default fp(async function health (app) {
+  const checks: Check[] = []
+
+  app.decorate('readyWhen', function readyWhen (check) {
+    checks.push(check)
+  })
 
   app.addHook('preClose', async function turnUnready () {
-    closing = true
+    checks.unshift(() => { throw new Unavailable(undefined, shuttingDown) })
   })
+
+  app.register(probes, { checks })
+}, { fastify: '5.x', name: 'health' })
+
+const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function probes (app, { checks }) {
+  await app.register(validation)
+  await app.register(errors)
 
   app.get('/livez', {
     schema: {
@@ -37,14 +57,11 @@ const health: FastifyPluginAsyncTypebox = async function health (app) {
       tags: ['health'],
       response: {
         200: { ...Status, description: 'It can' },
-        ...failsWith(503)
+        ...failsWith()
       }
     }
-  }, async function isReady (_request, reply) {
-    if (!closing) return { status: 'ok' as const }
-    reply.code(503)
-    return { detail: details[503] }
+  }, async function isReady () {
+    for (const check of checks) await check()
+    return { status: 'ok' as const }
   })
 }
-
-export default health

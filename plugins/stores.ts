@@ -1,9 +1,10 @@
 import fastJson from 'fast-json-stringify'
 import fp from 'fastify-plugin'
+import { databaseDefaults } from '../schemas/config.js'
 import { Item } from '../schemas/item.js'
 import { User } from '../schemas/user.js'
-import { memory } from './stores/memory.js'
-import type { Store } from './stores/store.js'
+import { engineAt } from './stores/engines.js'
+import { CannotOpen, type Collection, type Store } from './stores/store.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -17,10 +18,57 @@ export interface Stores {
   users: Store<User>
 }
 
-/** Decorates the app with its collections, each of which starts with one record. */
-export default fp(async function stores (app) {
-  app.decorate('stores', {
-    items: memory<Item>(fastJson(Item), [{ id: 1, name: 'Lamp', price: 42.5 }]),
-    users: memory<User>(fastJson(User), [{ id: 1, name: 'Ada' }])
-  })
+export interface StoresOptions {
+  /** What the collections are kept in: `memory`, `sqlite:PATH`, `postgres://…`, or stores of your own. */
+  store?: string | Stores
+  /** How long a database may take to answer, in milliseconds. */
+  databaseTimeout?: number
+  /** How many connections to PostgreSQL there may be. */
+  databaseConnections?: number
+}
+
+const items: Collection<Item> = {
+  name: 'items',
+  schema: Item,
+  encode: fastJson(Item),
+  start: [{ id: 1, name: 'Lamp', price: 42.5 }]
+}
+
+const users: Collection<User> = {
+  name: 'users',
+  schema: User,
+  encode: fastJson(User),
+  start: [{ id: 1, name: 'Ada' }]
+}
+
+/** Decorates the app with its collections. Those that it opens itself it closes with the app. */
+export default fp<StoresOptions>(async function stores (app, options) {
+  const {
+    store = 'memory',
+    databaseTimeout: timeout = databaseDefaults.timeout,
+    databaseConnections: connections = databaseDefaults.connections
+  } = options
+  app.decorate('stores', typeof store === 'string' ? await openStores(store) : store)
+
+  async function openStores (address: string): Promise<Stores> {
+    try {
+      const engine = await engineAt(address, { timeout, connections })
+      app.addHook('onClose', async function closeStores () {
+        await engine.close()
+      })
+      if (app.hasDecorator('readyWhen')) app.readyWhen(engine.check)
+      return {
+        items: await engine.open(items),
+        users: await engine.open(users)
+      }
+    } catch (error) {
+      throw error instanceof CannotOpen ? error : new CannotOpen(`Cannot open the database: ${reason(error)}.`)
+    }
+  }
 }, { fastify: '5.x', name: 'stores' })
+
+/** What went wrong, in one line. A host that has several addresses fails with an error for each. */
+function reason (error: unknown) {
+  const { errors: [first] = [error] } = error as Partial<AggregateError>
+  return (first as Error).message.split('\n', 1)[0]
+}

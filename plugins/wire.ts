@@ -1,4 +1,5 @@
 import { createServer, STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import fp from 'fastify-plugin'
 import type { ConnectionError, FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -15,7 +16,7 @@ const statuses: Record<string, 408 | 413 | 431> = {
 const newestResponse = Symbol('newest response')
 
 /** A connection that knows its newest response. (A property, since a `WeakMap` costs 3 % of all requests.) */
-interface Connection extends Duplex {
+interface Connection extends Socket {
   [newestResponse]?: ServerResponse
 }
 
@@ -38,6 +39,8 @@ export default fp(async function wire (app) {
     for (const connection of connections) {
       const response = connection[newestResponse]
       if (response?.headersSent === false) response.setHeader('connection', 'close')
+      // One that was opened in advance is not idle to Node, since nothing has come on it yet.
+      if (connection.bytesRead === 0) connection.destroy()
     }
   })
 }, { fastify: '5.x', name: 'wire' })

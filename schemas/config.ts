@@ -1,6 +1,9 @@
 import { Type, type Static } from '@sinclair/typebox'
 import { oneOf } from './http.js'
 
+/** What holds of a database unless it is said otherwise. */
+export const databaseDefaults = { timeout: 5000, connections: 10 }
+
 /** Every environment variable that the service reads. */
 export const Config = Type.Object({
   HOST: Type.String({
@@ -22,6 +25,21 @@ export const Config = Type.Object({
     default: '/api',
     pattern: '^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$',
     description: 'a path such as `/api`, under which the collections are served'
+  }),
+  DATABASE_URL: Type.String({
+    default: 'memory',
+    pattern: '^(memory$|sqlite:.|postgres(ql)?://)',
+    description: '`memory`, `sqlite:PATH` or `postgres://…`, where the collections are kept'
+  }),
+  DATABASE_TIMEOUT: Type.Integer({
+    default: databaseDefaults.timeout,
+    minimum: 1,
+    description: 'How long a database may take to answer, in milliseconds'
+  }),
+  DATABASE_CONNECTIONS: Type.Integer({
+    default: databaseDefaults.connections,
+    minimum: 2,
+    description: 'How many connections to PostgreSQL there may be'
   }),
   BODY_LIMIT: Type.Integer({
     default: 1024 * 1024,

@@ -73,21 +73,27 @@ export const details = {
   417: 'The only expectation that can be met is 100-continue',
   431: 'The headers are too large',
   500: 'Internal server error',
-  503: 'Shutting down'
+  503: 'The database cannot serve for the moment'
 } as const
+
+/** What `/readyz` says while the service closes. */
+export const shuttingDown = 'Shutting down'
 
 const failures = {
   400: ref(InvalidRequest, { description: 'The request does not have the form that this document asks for' }),
   404: ref(ErrorBody, { description: 'No record has that id' }),
   413: ref(ErrorBody, { description: 'The body is larger than the service accepts' }),
   500: ref(ErrorBody, { description: 'The service failed' }),
-  503: ref(ErrorBody, { description: 'The service cannot take requests' }),
+  503: ref(ErrorBody, {
+    description: 'The service cannot serve for the moment',
+    headers: { 'Retry-After': Type.Integer({ description: 'When to try again, in seconds from now' }) }
+  }),
   '4xx': ref(ErrorBody, { description: 'HTTP is misused, or the request takes too long' })
 }
 
 /** The error responses of a route: these statuses, and those that every route can answer. */
 export function failsWith<S extends keyof typeof failures = 500> (...statuses: S[]) {
-  const picked = [400, ...statuses, '4xx', 500] as const
+  const picked = [400, ...statuses, '4xx', 500, 503] as const
   return Object.fromEntries(picked.map(status => [status, failures[status]])) as
-    Pick<typeof failures, S | 400 | '4xx' | 500>
+    Pick<typeof failures, S | 400 | '4xx' | 500 | 503>
 }

@@ -20,6 +20,8 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
     },
     bodyLimit: config.BODY_LIMIT,
     requestTimeout: 60_000,
+    // A database has time-outs of its own, and to migrate may take long.
+    pluginTimeout: 0,
     // What arrives while the service closes is still served; only /readyz says no.
     return503OnClosing: false
   })
@@ -30,7 +32,12 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
   app.register(notFound)
   if (config.DOCS) app.register(docs)
   app.register(health)
-  app.register(itemsUsers, { prefix: config.API_PREFIX })
+  app.register(itemsUsers, {
+    prefix: config.API_PREFIX,
+    store: config.DATABASE_URL,
+    databaseTimeout: config.DATABASE_TIMEOUT,
+    databaseConnections: config.DATABASE_CONNECTIONS
+  })
 
   return app
 }

@@ -3,11 +3,11 @@ import errors from '../plugins/errors.js'
 import items from '../plugins/items.js'
 import json from '../plugins/json.js'
 import notFound from '../plugins/not-found.js'
-import stores from '../plugins/stores.js'
+import stores, { type StoresOptions } from '../plugins/stores.js'
 import users from '../plugins/users.js'
 import validation from '../plugins/validation.js'
 
-export interface ItemsUsersOptions {
+export interface ItemsUsersOptions extends StoresOptions {
   /** Where to serve, such as `/api`. */
   prefix?: string
 }
@@ -18,11 +18,11 @@ export interface ItemsUsersOptions {
  *
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
-const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '' }) {
+const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '', ...options }) {
   app.register(validation)
   app.register(errors)
   app.register(json)
-  app.register(stores)
+  app.register(stores, options)
   // Without a prefix, the paths we do not know are the host's.
   if (prefix.length > 1) app.register(notFound)
   app.register(items, { prefix: '/items' })

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import closeWithGrace from 'close-with-grace'
+import { CannotOpen } from '../plugins/stores/store.js'
 import { buildApp } from './app.js'
 import { ConfigError, readConfig } from './config.js'
 import { logStream } from './log.js'
@@ -7,7 +8,7 @@ import { logStream } from './log.js'
 try {
   await start()
 } catch (error) {
-  if (!(error instanceof ConfigError)) throw error
+  if (!(error instanceof ConfigError || error instanceof CannotOpen)) throw error
   console.error(error.message)
   process.exitCode = 1
 }

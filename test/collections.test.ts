@@ -1,254 +1,287 @@
 import type { InjectOptions } from 'fastify'
-import { test } from 'tap'
-import { build, collections, invalidBody } from './helper.js'
+import type { Test } from 'tap'
+import { onEveryEngine } from './engines.js'
+import * as helper from './helper.js'
 
-for (const { path, initial, record } of collections) {
-  test(path, async t => {
-    t.test('GET answers the whole collection, which starts with one record', async t => {
-      const response = await build(t).inject(path)
-      t.equal(response.statusCode, 200)
-      t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
-      t.equal(response.body, JSON.stringify([initial]))
-    })
+const { collections, invalidBody } = helper
 
-    t.test('POST answers 201 with the record as stored and where it is', async t => {
-      const app = build(t)
-      const response = await app.inject({ method: 'POST', url: path, payload: record })
-      t.equal(response.statusCode, 201)
-      t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
-      t.equal(response.headers.location, `${path}/7`)
-      t.equal(response.body, JSON.stringify(record))
-      t.same((await app.inject(`${path}/7`)).json(), record)
-    })
+onEveryEngine((t, address, engine) => {
+  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: helper.Log) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
-    t.test('POST appends also where the id is taken; the list is in order and the first one is found', async t => {
-      const app = build(t)
-      const records = [3, 1, 3, -5, 0].map((id, n) => ({ ...record, id, name: `number ${n}` }))
-      for (const payload of records) await app.inject({ method: 'POST', url: path, payload })
-      t.same((await app.inject(path)).json(), [initial, ...records])
-      t.same((await app.inject(`${path}/1`)).json(), initial)
-      t.same((await app.inject(`${path}/3`)).json(), records[0])
-      t.same((await app.inject(`${path}/-5`)).json(), records[3])
-      t.same((await app.inject(`${path}/-0`)).json(), records[4])
-      t.same((await app.inject(`${path}/003`)).json(), records[0])
-    })
+  for (const { path, initial, record } of collections) {
+    t.test(path, async t => {
+      t.test('GET answers the whole collection, which starts with one record', async t => {
+        const response = await build(t).inject(path)
+        t.equal(response.statusCode, 200)
+        t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+        t.equal(response.body, JSON.stringify([initial]))
+      })
 
-    t.test('POST keeps every value that JSON carries exactly', async t => {
-      const app = build(t)
-      const ids = [Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 0]
-      const names = ['', ' ', '\n\t"\\', '\u2028', '\u0000', 'Zoë 愛 🫖', 'x'.repeat(100_000), '__proto__', '<script>']
-      const prices = [0, -1.5, 0.1, 5e-324, 1.7976931348623157e308, 2 ** 53]
-      for (const payload of [
-        ...ids.map(id => ({ ...record, id })),
-        ...names.map(name => ({ ...record, name })),
-        ...'price' in record ? prices.map(price => ({ ...record, price })) : []
-      ]) {
+      t.test('POST answers 201 with the record as stored and where it is', async t => {
+        const app = build(t)
+        const response = await app.inject({ method: 'POST', url: path, payload: record })
+        t.equal(response.statusCode, 201)
+        t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+        t.equal(response.headers.location, `${path}/7`)
+        t.equal(response.body, JSON.stringify(record))
+        t.same((await app.inject(`${path}/7`)).json(), record)
+      })
+
+      t.test('POST appends also where the id is taken; the list is in order and the first one is found', async t => {
+        const app = build(t)
+        const records = [3, 1, 3, -5, 0].map((id, n) => ({ ...record, id, name: `number ${n}` }))
+        for (const payload of records) await app.inject({ method: 'POST', url: path, payload })
+        t.same((await app.inject(path)).json(), [initial, ...records])
+        t.same((await app.inject(`${path}/1`)).json(), initial)
+        t.same((await app.inject(`${path}/3`)).json(), records[0])
+        t.same((await app.inject(`${path}/-5`)).json(), records[3])
+        t.same((await app.inject(`${path}/-0`)).json(), records[4])
+        t.same((await app.inject(`${path}/003`)).json(), records[0])
+      })
+
+      t.test('POST keeps every value that JSON carries exactly, and every answer gives it back', async t => {
+        const app = build(t)
+        const ids = [Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 0, -2, 2 ** 31, -(2 ** 31) - 1]
+        const names = ['', ' ', '\n\t"\\', '\u0001', '\u2028', '\u007f', '\uFFFD\uFEFF\uFFFF', 'e\u0301', 'Zoë 愛 🫖 👩‍👩‍👧 مرحبا',
+          'NULL', '{}', "it's", '$1', '%s', '\\u0000', 'x'.repeat(100_000), '__proto__', '<script>', '; drop table items; --']
+        const prices = [0, -1.5, 0.1, 5e-324, -5e-324, 1.7976931348623157e308, 2 ** 53, 1e21, 1e-7, 123456789.12345679, 1 / 3]
+        const records = [
+          ...ids.map(id => ({ ...record, id })),
+          ...names.map((name, n) => ({ ...record, name, id: 100 + n })),
+          ...'price' in record ? prices.map((price, n) => ({ ...record, price, id: 200 + n })) : []
+        ]
+        for (const payload of records) {
+          const response = await app.inject({ method: 'POST', url: path, payload })
+          t.equal(response.statusCode, 201)
+          t.equal(response.body, JSON.stringify(payload))
+          t.equal((await app.inject(`${path}/${payload.id}`)).body, JSON.stringify(payload))
+        }
+        t.equal((await app.inject(path)).body, JSON.stringify([initial, ...records]))
+      })
+
+      t.test('POST keeps a number by its value', async t => {
+        const app = build(t)
+        const numbers = { 7: '7.0', ...'price' in record && { 19.99: '0.1999e2' } }
+        const body = Object.entries(numbers).reduce((json, [short, long]) => json.replace(short, long), JSON.stringify(record))
+        t.equal((await app.inject({ method: 'POST', url: path, body })).body, JSON.stringify(record))
+        const zero = JSON.stringify(record).replace('7', '-0')
+        t.equal((await app.inject({ method: 'POST', url: path, body: zero })).body, zero.replace('-0', '0'))
+        t.equal((await app.inject(path)).body, `[${JSON.stringify(initial)},${JSON.stringify(record)},${zero.replace('-0', '0')}]`)
+      })
+
+      t.test('the character NUL is kept, or refused where the database cannot keep it', async t => {
+        const app = build(t)
+        const payload = { ...record, name: 'before\0after' }
+        const response = await app.inject({ method: 'POST', url: path, payload })
+        if (engine === 'memory') {
+          t.equal(response.statusCode, 201)
+          t.equal((await app.inject(`${path}/7`)).body, JSON.stringify(payload))
+        } else {
+          t.equal(response.statusCode, 400)
+          t.same(response.json(), invalidBody('body', ['/name', 'must not contain the character NUL, which the database cannot keep']))
+          t.equal((await app.inject(path)).body, JSON.stringify([initial]))
+        }
+      })
+
+      t.test('POST ignores fields that it does not know', async t => {
+        const app = build(t)
+        const payload = { extra: 1, ...record, constructor: 'x', nested: { deep: [] } }
         const response = await app.inject({ method: 'POST', url: path, payload })
         t.equal(response.statusCode, 201)
-        t.equal(response.body, JSON.stringify(payload))
-      }
-      const response = await app.inject({ method: 'POST', url: path, body: JSON.stringify(record).replace('7', '7.0') })
-      t.equal(response.body, JSON.stringify(record))
-    })
-
-    t.test('POST ignores fields that it does not know', async t => {
-      const app = build(t)
-      const payload = { extra: 1, ...record, constructor: 'x', nested: { deep: [] } }
-      const response = await app.inject({ method: 'POST', url: path, payload })
-      t.equal(response.statusCode, 201)
-      t.equal(response.body, JSON.stringify(record))
-      t.equal((await app.inject(path)).body, JSON.stringify([initial, record]))
-    })
-
-    t.test('POST reads JSON whatever the content type says, or says not', async t => {
-      const app = build(t)
-      const types = ['application/json', 'text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data',
-        'application/octet-stream', 'application/json; charset=latin1', 'nonsense', ';;;', '', undefined]
-      for (const type of types) {
-        const headers = type === undefined ? {} : { 'content-type': type }
-        const response = await app.inject({ method: 'POST', url: path, headers, body: JSON.stringify(record) })
-        t.equal(response.statusCode, 201, `content-type: ${type}`)
-      }
-      t.equal((await app.inject(path)).json().length, 1 + types.length)
-    })
-
-    t.test('HEAD answers as GET does, without the body', async t => {
-      const app = build(t)
-      for (const url of [path, `${path}/1`, `${path}/2`, `${path}/x`]) {
-        const get = await app.inject(url)
-        const head = await app.inject({ method: 'HEAD', url })
-        t.equal(head.statusCode, get.statusCode)
-        t.equal(head.headers['content-length'], get.headers['content-length'])
-        t.equal(head.body, '')
-      }
-    })
-
-    t.test('an unknown id is 404, however large', async t => {
-      const app = build(t)
-      for (const id of ['2', '-1', '9007199254740993', '9'.repeat(90), `-${'9'.repeat(90)}`]) {
-        const response = await app.inject(`${path}/${id}`)
-        t.equal(response.statusCode, 404, id)
-        t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
-        t.equal(response.body, '{"detail":"Not found"}')
-      }
-    })
-
-    const parameter = path === '/api/items' ? 'item_id' : 'id'
-    for (const id of ['abc', '1.5', '1abc', 'true', '-', '--1', '+1', '0x10', '1e2', '1,0', '%201', '%00', '%EF%BC%91', 'null', '']) {
-      t.test(`GET ${path}/${id} answers 400, since that is no integer`, async t => {
-        const response = await build(t).inject(`${path}/${id}`)
-        t.equal(response.statusCode, 400)
-        t.same(response.json(), invalidBody('path', [`/${parameter}`, 'must be an integer']))
+        t.equal(response.body, JSON.stringify(record))
+        t.equal((await app.inject(path)).body, JSON.stringify([initial, record]))
       })
-    }
 
-    t.test('a malformed path is 400 and an over-long one 414', async t => {
-      const app = build(t)
-      const malformed = await app.inject(`${path}/%zz`)
-      t.equal(malformed.statusCode, 400)
-      t.same(malformed.json(), invalidBody('path', ['', 'must be a valid URL']))
-      const overlong = await app.inject(`${path}/${'1'.repeat(2000)}`)
-      t.equal(overlong.statusCode, 414)
-      t.same(overlong.json(), { detail: 'The path is too long' })
-    })
-
-    t.test('an unknown path is 404, and a method that a path does not offer is 405', async t => {
-      const app = build(t)
-      for (const url of ['/', '/api', '/api/', '/api/nope', `${path}/1/2`, `${path.toUpperCase()}`]) {
-        const response = await app.inject({ method: 'POST', url, body: '{' })
-        t.equal(response.statusCode, 404, url)
-        t.same(response.json(), { detail: 'Path not found' })
-      }
-      const one = path === '/api/users' ? 'GET, HEAD, DELETE' : 'GET, HEAD'
-      for (const [url, allow] of [[path, 'GET, HEAD, POST'], [`${path}/1`, one], [`${path}?x=1`, 'GET, HEAD, POST']] as const) {
-        for (const method of ['PUT', 'PATCH', 'OPTIONS'] as const) {
-          const response = await app.inject({ method, url, body: '{' })
-          t.equal(response.statusCode, 405, `${method} ${url}`)
-          t.equal(response.headers.allow, allow)
-          t.same(response.json(), { detail: 'Method not allowed' })
+      t.test('POST reads JSON whatever the content type says, or says not', async t => {
+        const app = build(t)
+        const types = ['application/json', 'text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data',
+          'application/octet-stream', 'application/json; charset=latin1', 'nonsense', ';;;', '', undefined]
+        for (const type of types) {
+          const headers = type === undefined ? {} : { 'content-type': type }
+          const response = await app.inject({ method: 'POST', url: path, headers, body: JSON.stringify(record) })
+          t.equal(response.statusCode, 201, `content-type: ${type}`)
         }
-      }
-    })
+        t.equal((await app.inject(path)).json().length, 1 + types.length)
+      })
 
-    t.test('every bad body is 400 or 413 with its reason, and nothing is stored', async t => {
-      const app = build(t)
-      const values = { null: null, boolean: true, string: '1', number: 1, array: [1], object: { id: 1 } }
-      const types: Record<string, [string, string[]]> = {
-        id: ['an integer', ['number']],
-        name: ['a string', ['string']],
-        price: ['a number', ['number']]
-      }
-      const required = Object.keys(record).map(field => [`/${field}`, 'is required'] as [string, string])
-
-      await refuses('{}', ...required)
-      for (const [field, [type, accepted]] of Object.entries(types).filter(([field]) => field in record)) {
-        await refuses(JSON.stringify({ ...record, [field]: undefined }), [`/${field}`, 'is required'])
-        for (const [name, value] of Object.entries(values)) {
-          if (accepted.includes(name)) continue
-          await refuses(JSON.stringify({ ...record, [field]: value }), [`/${field}`, `must be ${type}`])
+      t.test('HEAD answers as GET does, without the body', async t => {
+        const app = build(t)
+        for (const url of [path, `${path}/1`, `${path}/2`, `${path}/x`]) {
+          const get = await app.inject(url)
+          const head = await app.inject({ method: 'HEAD', url })
+          t.equal(head.statusCode, get.statusCode)
+          t.equal(head.headers['content-length'], get.headers['content-length'])
+          t.equal(head.body, '')
         }
-      }
-      for (const value of Object.values(values).slice(0, 5)) {
-        await refuses(JSON.stringify(value), ['', 'must be an object'])
-      }
-      await refuses('', ['', 'must be an object'])
-      await refuses(undefined, ['', 'must be an object'])
-      await refuses(JSON.stringify({ ...record, id: 1.5 }), ['/id', 'must be an integer'])
-      await refuses(JSON.stringify({ ...record, name: '\ud800' }), ['/name', 'must be well-formed Unicode text'])
-      await refuses(JSON.stringify({ ...record, name: 'a\udc00b' }), ['/name', 'must be well-formed Unicode text'])
-      await refuses(withId('9007199254740993'), ['/id', 'must be at most 9007199254740991'])
-      await refuses(withId('-9007199254740992'), ['/id', 'must be at least -9007199254740991'])
-      await refuses(withId('1e999'), ['/id', 'must be an integer'])
-      if ('price' in record) {
-        await refuses('{"id":1,"name":"x","price":1e999}', ['/price', 'must be a number'])
-        await refuses('{"id":"1","name":5,"price":null}',
-          ['/id', 'must be an integer'], ['/name', 'must be a string'], ['/price', 'must be a number'])
-      }
-      for (const body of [
-        '{', JSON.stringify(record).slice(0, -1), `${JSON.stringify(record)}x`, `[${JSON.stringify(record)}`,
-        withId('NaN'), withId('01'), withId('+1'), 'undefined', "{'id':1}", 'id=1&name=x', '\ufeff', ' ',
-        '['.repeat(100_000)
-      ]) await refuses(body, ['', 'must be valid JSON'])
-      for (const key of ['"__proto__":{}', '"constructor":{"prototype":{}}', '"x":{"__proto__":1}']) {
-        await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not have a key __proto__ or constructor.prototype'])
-      }
-      await refuses(Buffer.from('{"id":1,"name":"\xff","price":1}', 'latin1'), ['', 'must be UTF-8'])
+      })
 
-      const large = await app.inject({ method: 'POST', url: path, payload: { ...record, name: 'x'.repeat(5 * 1024 * 1024) } })
-      t.equal(large.statusCode, 413)
-      t.same(large.json(), { detail: 'The body is too large' })
+      t.test('an unknown id is 404, however large', async t => {
+        const app = build(t)
+        for (const id of ['2', '-1', '9007199254740993', '9'.repeat(90), `-${'9'.repeat(90)}`]) {
+          const response = await app.inject(`${path}/${id}`)
+          t.equal(response.statusCode, 404, id)
+          t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+          t.equal(response.body, '{"detail":"Not found"}')
+        }
+      })
 
-      t.same((await app.inject(path)).json(), [initial])
-
-      async function refuses (body: InjectOptions['payload'], ...faults: [string, string][]) {
-        const response = await app.inject({ method: 'POST', url: path, body })
-        const name = String(body).slice(0, 80)
-        t.equal(response.statusCode, 400, name)
-        t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
-        t.same(response.json(), invalidBody('body', ...faults), name)
+      const parameter = path === '/api/items' ? 'item_id' : 'id'
+      for (const id of ['abc', '1.5', '1abc', 'true', '-', '--1', '+1', '0x10', '1e2', '1,0', '%201', '%00', '%EF%BC%91', 'null', '']) {
+        t.test(`GET ${path}/${id} answers 400, since that is no integer`, async t => {
+          const response = await build(t).inject(`${path}/${id}`)
+          t.equal(response.statusCode, 400)
+          t.same(response.json(), invalidBody('path', [`/${parameter}`, 'must be an integer']))
+        })
       }
 
-      function withId (id: string) {
-        return JSON.stringify(record).replace('7', id)
-      }
+      t.test('a malformed path is 400 and an over-long one 414', async t => {
+        const app = build(t)
+        const malformed = await app.inject(`${path}/%zz`)
+        t.equal(malformed.statusCode, 400)
+        t.same(malformed.json(), invalidBody('path', ['', 'must be a valid URL']))
+        const overlong = await app.inject(`${path}/${'1'.repeat(2000)}`)
+        t.equal(overlong.statusCode, 414)
+        t.same(overlong.json(), { detail: 'The path is too long' })
+      })
+
+      t.test('an unknown path is 404, and a method that a path does not offer is 405', async t => {
+        const app = build(t)
+        for (const url of ['/', '/api', '/api/', '/api/nope', `${path}/1/2`, `${path.toUpperCase()}`]) {
+          const response = await app.inject({ method: 'POST', url, body: '{' })
+          t.equal(response.statusCode, 404, url)
+          t.same(response.json(), { detail: 'Path not found' })
+        }
+        const one = path === '/api/users' ? 'GET, HEAD, DELETE' : 'GET, HEAD'
+        for (const [url, allow] of [[path, 'GET, HEAD, POST'], [`${path}/1`, one], [`${path}?x=1`, 'GET, HEAD, POST']] as const) {
+          for (const method of ['PUT', 'PATCH', 'OPTIONS'] as const) {
+            const response = await app.inject({ method, url, body: '{' })
+            t.equal(response.statusCode, 405, `${method} ${url}`)
+            t.equal(response.headers.allow, allow)
+            t.same(response.json(), { detail: 'Method not allowed' })
+          }
+        }
+      })
+
+      t.test('every bad body is 400 or 413 with its reason, and nothing is stored', async t => {
+        const app = build(t)
+        const values = { null: null, boolean: true, string: '1', number: 1, array: [1], object: { id: 1 } }
+        const types: Record<string, [string, string[]]> = {
+          id: ['an integer', ['number']],
+          name: ['a string', ['string']],
+          price: ['a number', ['number']]
+        }
+        const required = Object.keys(record).map(field => [`/${field}`, 'is required'] as [string, string])
+
+        await refuses('{}', ...required)
+        for (const [field, [type, accepted]] of Object.entries(types).filter(([field]) => field in record)) {
+          await refuses(JSON.stringify({ ...record, [field]: undefined }), [`/${field}`, 'is required'])
+          for (const [name, value] of Object.entries(values)) {
+            if (accepted.includes(name)) continue
+            await refuses(JSON.stringify({ ...record, [field]: value }), [`/${field}`, `must be ${type}`])
+          }
+        }
+        for (const value of Object.values(values).slice(0, 5)) {
+          await refuses(JSON.stringify(value), ['', 'must be an object'])
+        }
+        await refuses('', ['', 'must be an object'])
+        await refuses(undefined, ['', 'must be an object'])
+        await refuses(JSON.stringify({ ...record, id: 1.5 }), ['/id', 'must be an integer'])
+        await refuses(JSON.stringify({ ...record, name: '\ud800' }), ['/name', 'must be well-formed Unicode text'])
+        await refuses(JSON.stringify({ ...record, name: 'a\udc00b' }), ['/name', 'must be well-formed Unicode text'])
+        await refuses(withId('9007199254740993'), ['/id', 'must be at most 9007199254740991'])
+        await refuses(withId('-9007199254740992'), ['/id', 'must be at least -9007199254740991'])
+        await refuses(withId('1e999'), ['/id', 'must be an integer'])
+        if ('price' in record) {
+          await refuses('{"id":1,"name":"x","price":1e999}', ['/price', 'must be a number'])
+          await refuses('{"id":"1","name":5,"price":null}',
+            ['/id', 'must be an integer'], ['/name', 'must be a string'], ['/price', 'must be a number'])
+        }
+        for (const body of [
+          '{', JSON.stringify(record).slice(0, -1), `${JSON.stringify(record)}x`, `[${JSON.stringify(record)}`,
+          withId('NaN'), withId('01'), withId('+1'), 'undefined', "{'id':1}", 'id=1&name=x', '\ufeff', ' ',
+          '['.repeat(100_000)
+        ]) await refuses(body, ['', 'must be valid JSON'])
+        for (const key of ['"__proto__":{}', '"constructor":{"prototype":{}}', '"x":{"__proto__":1}']) {
+          await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not have a key __proto__ or constructor.prototype'])
+        }
+        await refuses(Buffer.from('{"id":1,"name":"\xff","price":1}', 'latin1'), ['', 'must be UTF-8'])
+
+        const large = await app.inject({ method: 'POST', url: path, payload: { ...record, name: 'x'.repeat(5 * 1024 * 1024) } })
+        t.equal(large.statusCode, 413)
+        t.same(large.json(), { detail: 'The body is too large' })
+
+        t.same((await app.inject(path)).json(), [initial])
+
+        async function refuses (body: InjectOptions['payload'], ...faults: [string, string][]) {
+          const response = await app.inject({ method: 'POST', url: path, body })
+          const name = String(body).slice(0, 80)
+          t.equal(response.statusCode, 400, name)
+          t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
+          t.same(response.json(), invalidBody('body', ...faults), name)
+        }
+
+        function withId (id: string) {
+          return JSON.stringify(record).replace('7', id)
+        }
+      })
     })
-  })
-}
-
-test('DELETE /api/users/:id removes the first user with that id, and no other', async t => {
-  const app = build(t)
-  const twin = { id: 1, name: 'Second' }
-  await app.inject({ method: 'POST', url: '/api/users', payload: twin })
-  const remove = () => app.inject({ method: 'DELETE', url: '/api/users/1' })
-
-  const response = await remove()
-  t.equal(response.statusCode, 204)
-  t.equal(response.body, '')
-  t.same((await app.inject('/api/users')).json(), [twin])
-  t.equal((await remove()).statusCode, 204)
-  t.same((await app.inject('/api/users')).json(), [])
-  t.equal((await remove()).statusCode, 404)
-  t.equal((await remove()).body, '{"detail":"Not found"}')
-})
-
-test('DELETE /api/users/:id works with a content type and no body, and refuses an id that is none', async t => {
-  const app = build(t)
-  const headers = { 'content-type': 'application/json' }
-  const bad = await app.inject({ method: 'DELETE', url: '/api/users/x', headers })
-  t.equal(bad.statusCode, 400)
-  t.same(bad.json(), invalidBody('path', ['/id', 'must be an integer']))
-  t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1', headers })).statusCode, 204)
-})
-
-test('a failing store is a 500 that tells nothing of the inside', async t => {
-  const lines: string[] = []
-  const app = build(t, { LOG_LEVEL: 'error' }, { write: line => lines.push(line) })
-  app.addHook('preHandler', async () => { throw new Error('the secret of the inside') })
-  const response = await app.inject('/api/items')
-  t.equal(response.statusCode, 500)
-  t.equal(response.body, '{"detail":"Internal server error"}')
-  t.match(lines[0], 'the secret of the inside')
-})
-
-test('errors of hooks around the routes keep their status, in our shape', async t => {
-  const app = build(t)
-  app.addHook('preHandler', async (request, reply) => {
-    const { silent, status, code, thrown } = request.query as Record<string, string>
-    if (code) reply.code(Number(code))
-    throw thrown ?? Object.assign(new Error(silent ? '' : 'because'), status && { statusCode: Number(status) })
-  })
-  for (const [query, status, body] of [
-    ['status=401', 401, { detail: 'because' }],
-    ['code=403', 403, { detail: 'because' }],
-    ['silent=1&status=401', 401, { detail: 'Unauthorized' }],
-    ['status=400', 400, { detail: 'Invalid request: it because.', errors: [{ in: 'request', path: '', message: 'because' }] }],
-    ['status=503', 503, { detail: 'Service Unavailable' }],
-    ['status=599', 599, { detail: 'Internal server error' }],
-    ['status=200', 500, { detail: 'Internal server error' }],
-    ['thrown=text', 500, { detail: 'Internal server error' }]
-  ] as const) {
-    const response = await app.inject(`/api/items?${query}`)
-    t.equal(response.statusCode, status, query)
-    t.same(response.json(), body)
   }
+
+  t.test('DELETE /api/users/:id removes the first user with that id, and no other', async t => {
+    const app = build(t)
+    const twin = { id: 1, name: 'Second' }
+    await app.inject({ method: 'POST', url: '/api/users', payload: twin })
+    const remove = () => app.inject({ method: 'DELETE', url: '/api/users/1' })
+
+    const response = await remove()
+    t.equal(response.statusCode, 204)
+    t.equal(response.body, '')
+    t.same((await app.inject('/api/users')).json(), [twin])
+    t.equal((await remove()).statusCode, 204)
+    t.same((await app.inject('/api/users')).json(), [])
+    t.equal((await remove()).statusCode, 404)
+    t.equal((await remove()).body, '{"detail":"Not found"}')
+  })
+
+  t.test('DELETE /api/users/:id works with a content type and no body, and refuses an id that is none', async t => {
+    const app = build(t)
+    const headers = { 'content-type': 'application/json' }
+    const bad = await app.inject({ method: 'DELETE', url: '/api/users/x', headers })
+    t.equal(bad.statusCode, 400)
+    t.same(bad.json(), invalidBody('path', ['/id', 'must be an integer']))
+    t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1', headers })).statusCode, 204)
+  })
+
+  t.test('a failing store is a 500 that tells nothing of the inside', async t => {
+    const lines: string[] = []
+    const app = build(t, { LOG_LEVEL: 'error' }, { write: line => lines.push(line) })
+    app.addHook('preHandler', async () => { throw new Error('the secret of the inside') })
+    const response = await app.inject('/api/items')
+    t.equal(response.statusCode, 500)
+    t.equal(response.body, '{"detail":"Internal server error"}')
+    t.match(lines[0], 'the secret of the inside')
+  })
+
+  t.test('errors of hooks around the routes keep their status, in our shape', async t => {
+    const app = build(t)
+    app.addHook('preHandler', async (request, reply) => {
+      const { silent, status, code, thrown } = request.query as Record<string, string>
+      if (code) reply.code(Number(code))
+      throw thrown ?? Object.assign(new Error(silent ? '' : 'because'), status && { statusCode: Number(status) })
+    })
+    for (const [query, status, body] of [
+      ['status=401', 401, { detail: 'because' }],
+      ['code=403', 403, { detail: 'because' }],
+      ['silent=1&status=401', 401, { detail: 'Unauthorized' }],
+      ['status=400', 400, { detail: 'Invalid request: it because.', errors: [{ in: 'request', path: '', message: 'because' }] }],
+      ['status=503', 503, { detail: 'Service Unavailable' }],
+      ['status=599', 599, { detail: 'Internal server error' }],
+      ['status=200', 500, { detail: 'Internal server error' }],
+      ['thrown=text', 500, { detail: 'Internal server error' }]
+    ] as const) {
+      const response = await app.inject(`/api/items?${query}`)
+      t.equal(response.statusCode, status, query)
+      t.same(response.json(), body)
+    }
+  })
 })

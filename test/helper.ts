@@ -2,8 +2,10 @@ import type { Test } from 'tap'
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
 
+export type Log = NonNullable<Parameters<typeof buildApp>[1]>
+
 /** The whole service with this environment, closed when the test ends. */
-export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: Parameters<typeof buildApp>[1]) {
+export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: Log) {
   const app = buildApp(readConfig({ LOG_LEVEL: 'silent', ...env }), log)
   t.teardown(() => app.close())
   return app

@@ -189,3 +189,14 @@ function host (t: Test, options: FastifyServerOptions = {}) {
   t.teardown(() => app.close())
   return app
 }
+
+test('an address that is none is refused, and stores of a host\'s own are used as they are', async t => {
+  await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {
+    message: 'The store must be memory, sqlite:PATH or postgres://…'
+  })
+  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', removeFirst: () => false }
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
+  t.equal((await app.inject('/api/items')).body, '[3]')
+  t.equal((await app.inject('/api/users/5')).body, '2')
+})

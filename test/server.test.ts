@@ -1,20 +1,22 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { test, type Test } from 'tap'
+import { test } from 'tap'
 import { Config } from '../schemas/config.js'
 import { readConfig } from '../src/config.js'
 import { OneLineARequest, readable } from '../src/log.js'
 import { build } from './helper.js'
+import { start } from './process.js'
+
+const databaseDefaults = { DATABASE_URL: 'memory', DATABASE_TIMEOUT: 5000, DATABASE_CONNECTIONS: 10 }
 
 test('the configuration has its defaults, reads its variables and ignores all others', async t => {
   t.same(readConfig({}), {
-    HOST: '127.0.0.1', PORT: 3000, LOG_LEVEL: 'info', API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
+    ...databaseDefaults, HOST: '127.0.0.1', PORT: 3000, LOG_LEVEL: 'info', API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
   })
   t.same(readConfig({ PORT: '0', API_PREFIX: '/api/v1', DOCS: 'false', BODY_LIMIT: '1', PATH: '/bin', port: '1' }), {
-    HOST: '127.0.0.1', PORT: 0, LOG_LEVEL: 'info', API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
+    ...databaseDefaults, HOST: '127.0.0.1', PORT: 0, LOG_LEVEL: 'info', API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
   })
   t.equal(readConfig().PORT, 3000)
 })
@@ -28,7 +30,7 @@ test('the README lists every variable with its default and description', async t
 })
 
 test('a bad configuration ends the process with one message that names every fault', async t => {
-  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', BODY_LIMIT: '0', DOCS: 'yes' })
+  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_CONNECTIONS: '1', BODY_LIMIT: '0', DOCS: 'yes' })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
   t.equal(server.errors(), [
@@ -37,6 +39,8 @@ test('a bad configuration ends the process with one message that names every fau
     '  PORT must be an integer',
     '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
     '  API_PREFIX must be a path such as `/api`, under which the collections are served',
+    '  DATABASE_URL must be `memory`, `sqlite:PATH` or `postgres://…`, where the collections are kept',
+    '  DATABASE_CONNECTIONS must be at least 2',
     '  BODY_LIMIT must be at least 1',
     '  DOCS must be a boolean',
     ''
@@ -109,6 +113,19 @@ test('on SIGTERM readiness turns 503, requests in flight finish and the process 
   t.same(await server.exit, [0, null])
 })
 
+test('connections that nobody has used do not hold it up', async t => {
+  const server = start(t)
+  const { port } = new URL(await server.url)
+  const unused = open(Number(port))
+  await once(unused, 'connect')
+  await fetch(await server.url)
+  server.process.kill('SIGTERM')
+  const began = performance.now()
+  t.same(await server.exit, [0, null])
+  t.ok(performance.now() - began < 3000)
+  t.equal(await unused.answer, '')
+})
+
 test('a second signal ends it at once', async t => {
   const server = start(t)
   const { port } = new URL(await server.url)
@@ -123,7 +140,7 @@ test('a second signal ends it at once', async t => {
 })
 
 test('an error that nobody caught is logged and ends it', async t => {
-  const server = start(t, {}, 'process.on("SIGWINCH", () => { throw new Error("boom") })')
+  const server = start(t, {}, { script: 'process.on("SIGWINCH", () => { throw new Error("boom") })' })
   await server.url
   server.process.kill('SIGWINCH')
   t.same(await server.exit, [1, null])
@@ -131,7 +148,7 @@ test('an error that nobody caught is logged and ends it', async t => {
 })
 
 test('an error of our own at the start is shown with its stack', async t => {
-  const server = start(t, {}, 'import fs from "node:fs"; fs.promises.readFile = async () => { throw new Error("boom") }')
+  const server = start(t, {}, { script: 'import fs from "node:fs"; fs.promises.readFile = async () => { throw new Error("boom") }' })
   t.same(await server.exit, [1, null])
   t.match(server.output(), /Error: boom\\n +at /)
 })
@@ -147,7 +164,7 @@ test('a response that failed is logged as an error', async t => {
 })
 
 test('at a terminal, the log is for a person to read', async t => {
-  const server = start(t, {}, 'process.stdout.isTTY = true')
+  const server = start(t, {}, { script: 'process.stdout.isTTY = true' })
   const url = await server.url
   await fetch(`${url}/api/items/2`)
   await server.says('404')
@@ -158,31 +175,6 @@ test('at a terminal, the log is for a person to read', async t => {
   t.match(readable(JSON.stringify({ ...line, level: 50, err: { stack: 'at home' } })), / ERROR oh no\nat home\n$/)
   t.match(readable(JSON.stringify({ ...line, level: 40 })), / WARNING oh no\n$/)
 })
-
-/** Starts the server on a free port as a process of its own, which does not outlive the test. */
-function start (t: Test, env: NodeJS.ProcessEnv = {}, script?: string) {
-  const imports = script ? [`--import=data:text/javascript,${encodeURIComponent(script)}`] : []
-  const child = spawn(process.execPath, [...process.execArgv, ...imports, 'src/server.ts'], {
-    env: { ...process.env, PORT: '0', ...env }
-  })
-  let output = ''
-  let errors = ''
-  child.stdout.on('data', chunk => { output += chunk })
-  child.stderr.on('data', chunk => { errors += chunk })
-  t.teardown(() => child.kill('SIGKILL'))
-  const says = async (text: string | RegExp) => {
-    while (output.search(text) === -1) await once(child.stdout, 'data')
-    return output.match(text)?.[1] ?? ''
-  }
-  return {
-    process: child,
-    exit: once(child, 'close'),
-    output: () => output,
-    errors: () => errors,
-    says,
-    get url () { return says(/API at (http:\/\/[\d.:]+)/) }
-  }
-}
 
 /** Opens a connection and gives what is received on it until its end. */
 function open (port: number) {

@@ -2,103 +2,133 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { Type } from '@sinclair/typebox'
 import fastJson from 'fast-json-stringify'
-import { test } from 'tap'
+import { test, type Test } from 'tap'
+import { engineAt } from '../plugins/stores/engines.js'
 import { memory } from '../plugins/stores/memory.js'
 import { segmentedJson } from '../plugins/stores/segments.js'
 import type { Store } from '../plugins/stores/store.js'
+import { databaseDefaults } from '../schemas/config.js'
 import { Item } from '../schemas/item.js'
+import { onEveryEngine } from './engines.js'
 
-async function read (list: ReturnType<Store<Thing>['list']>) {
+const encode = fastJson(Item)
+const encodeList = fastJson(Type.Array(Item))
+const item = (id: number, name: string): Item => ({ id, name, price: id / 3 })
+
+async function read (list: ReturnType<Store<Item>['list']>) {
   return text(Readable.from(await list))
 }
 
-interface Thing { id: number, name: string }
-
-const thing = (id: number, name: string): Thing => ({ id, name })
-
-test('a store equals a plain list, whatever is appended to it and removed from it', async t => {
-  const model = [thing(0, 'first')]
-  const store = memory<Thing>(JSON.stringify, [...model])
-  let seed = 1
-  const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
-
-  for (let n = 0; n < 5000; n++) {
-    const id = random(5)
-    if (random(2)) {
-      const record = thing(id, String(n))
-      t.equal(await store.append(record), JSON.stringify(record))
-      model.push(record)
-    } else {
-      const index = model.findIndex(record => record.id === id)
-      t.equal(await store.removeFirst(id), index >= 0)
-      if (index >= 0) model.splice(index, 1)
-    }
-    t.equal(await store.first(id), JSON.stringify(model.find(record => record.id === id)))
-    if (n % 500 === 0) t.equal(await read(store.list()), JSON.stringify(model))
+onEveryEngine((t, address, engine) => {
+  async function open (t: Test, start: Item[]) {
+    const engine = await engineAt(address(), databaseDefaults)
+    t.teardown(engine.close)
+    const store = await engine.open({ name: 'things', schema: Item, encode, start: start.slice(0, 1) })
+    await Promise.all(start.slice(1).map(store.append))
+    return store
   }
-  t.equal(await read(store.list()), JSON.stringify(model))
+
+  t.test('a store equals a plain list, whatever is appended to it and removed from it', async t => {
+    const model = [item(0, 'first')]
+    const store = await open(t, model)
+    let seed = 1
+    const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
+
+    for (let n = 0; n < (engine === 'memory' ? 5000 : 1000); n++) {
+      const id = random(5)
+      if (random(2)) {
+        const record = item(id, String(n))
+        t.equal(await store.append(record), JSON.stringify(record))
+        model.push(record)
+      } else {
+        const index = model.findIndex(record => record.id === id)
+        t.equal(await store.removeFirst(id), index >= 0)
+        if (index >= 0) model.splice(index, 1)
+      }
+      t.equal(await store.first(id), JSON.stringify(model.find(record => record.id === id)))
+      if (n % 100 === 0) t.equal(await read(store.list()), JSON.stringify(model))
+    }
+    t.equal(await read(store.list()), JSON.stringify(model))
+  })
+
+  t.test('a list is what the serialiser of its schema gives, whole or in pieces', async t => {
+    const model: Item[] = []
+    const store = await open(t, model)
+    for (const size of [0, 1, 2, 999, 1000, 1001, 2000, 5000, 50_000]) {
+      const more = Array.from({ length: size - model.length }, (_, n) => item(model.length + n, `Zoë "${n}"\n🫖`))
+      model.push(...more)
+      await Promise.all(more.map(store.append))
+      t.ok(await read(store.list()) === encodeList(model), `${size} records`)
+    }
+    const large = [200_000, 64 * 1024, 64 * 1024 - 64, 1, 1_000_000].map((length, n) => item(-n, 'x'.repeat(length)))
+    await Promise.all(large.map(store.append))
+    t.equal(await store.first(-1), JSON.stringify(large[1]))
+    t.ok(await read(store.list()) === encodeList([...model, ...large]))
+  })
+
+  t.test('a list is the collection as it was when it was asked for', async t => {
+    for (const size of [2, 50_000]) {
+      const model = Array.from({ length: size }, (_, id) => item(id, `number ${id}`))
+      const store = await open(t, model)
+      const list = await store.list()
+      const gone = [0, 1, size - 1]
+      await Promise.all(gone.map(store.removeFirst))
+      await store.append(item(5, 'later'))
+      t.ok(await read(list) === JSON.stringify(model))
+      const changed = [...model.filter(({ id }) => !gone.includes(id)), item(5, 'later')]
+      t.ok(await read(store.list()) === JSON.stringify(changed))
+    }
+  })
+
+  t.test('records that come together are kept in the order of their coming', async t => {
+    const store = await open(t, [])
+    const model = Array.from({ length: 1000 }, (_, n) => item(n % 7, `number ${n}`))
+    t.same(await Promise.all(model.map(store.append)), model.map(encode))
+    t.equal(await read(store.list()), JSON.stringify(model))
+  })
+
+  t.test('of removals that come together, each removes one', async t => {
+    const store = await open(t, [1, 2, 2, 2, 3].map((id, n) => item(id, `number ${n}`)))
+    const removed = await Promise.all([2, 3, 2, 3, 9, 1e300].map(store.removeFirst))
+    t.same(removed, [true, true, true, false, false, false])
+    t.equal(await read(store.list()), encodeList([item(1, 'number 0'), item(2, 'number 3')]))
+  })
+
+  t.test('an id that no record can have is not found', async t => {
+    const store = await open(t, [])
+    for (const id of [2 ** 53, -1e300, Number.MAX_VALUE]) t.equal(await store.first(id), undefined)
+  })
 })
 
-test('a list is what the serialiser of its schema gives, whole or in pieces', async t => {
-  const encodeList = fastJson(Type.Array(Item))
-  const store = memory<Item>(fastJson(Item), [])
-  const model: Item[] = []
-  for (const [size, kind] of [[0, 'string'], [1, 'string'], [2, 'string'], [5000, Buffer], [50_000, Readable]] as const) {
-    while (model.length < size) {
-      const id = model.length
-      const record = { id, name: `Zoë "${id}"\n🫖`, price: id / 3 }
-      model.push(record)
-      await store.append(record)
-    }
+test('in memory, a list is made once between two changes, and in pieces where it is long', async t => {
+  const store = memory<Item>({ encode, start: [] })
+  for (const [size, kind] of [[0, 'string'], [2, 'string'], [5000, Buffer], [50_000, Readable]] as const) {
+    for (let n = 0; n < size; n++) store.append(item(n, 'x'))
     const list = await store.list()
     t.type(list, kind)
-    t.equal(await read(list), encodeList(model))
     if (kind !== Readable) t.equal(await store.list(), list, 'made once')
   }
-  const large = { id: -1, name: 'x'.repeat(200_000), price: 1 }
-  await store.append(large)
-  t.equal(await store.first(-1), JSON.stringify(large))
-  t.equal(await read(store.list()), encodeList([...model, large]))
-})
-
-test('a list in pieces is the collection as it was when it was asked for', async t => {
-  const model = Array.from({ length: 50_000 }, (_, id) => thing(id, `number ${id}`))
-  const store = memory<Thing>(JSON.stringify, model)
-  const list = store.list()
-  for (const id of [0, 1, 25_000, 49_999]) await store.removeFirst(id)
-  await store.append(thing(5, 'later'))
-  t.equal(await read(list), JSON.stringify(model))
-  const changed = [...model.filter(({ id }) => ![0, 1, 25_000, 49_999].includes(id)), thing(5, 'later')]
-  t.equal(await read(store.list()), JSON.stringify(changed))
 })
 
 test('there is nothing at a position where nothing is', async t => {
   t.throws(() => segmentedJson().at(5), new RangeError('There is no record at position 5'))
 })
 
-test('a list does not change with the store', async t => {
-  const store = memory<Thing>(JSON.stringify, [thing(1, 'a'), thing(1, 'b')])
-  const list = await store.list()
-  await store.append(thing(2, 'c'))
-  await store.removeFirst(1)
-  t.same(await read(list), JSON.stringify([thing(1, 'a'), thing(1, 'b')]))
-})
-
 test('appending, finding and removing do not slow down as the collection grows', async t => {
   for (const [ids, idOf] of Object.entries({ unique: (n: number) => n, equal: () => 1 })) {
-    const store = memory<Thing>(JSON.stringify, [])
+    const store = memory<Item>({ encode, start: [] })
     const small = spend(2_000)
     const large = spend(200_000)
     t.ok(large < small * 20, `${ids} ids: ${large / small} times as long for an operation among 100 times the records`)
 
     /** Fills the store up to this size and gives the least time that a round of operations took there. */
     function spend (size: number) {
-      for (let n = 0; n < size; n++) store.append(thing(idOf(n), 'x'))
+      for (let n = 0; n < size; n++) store.append(item(idOf(n), 'x'))
       return Math.min(...Array.from({ length: 20 }, () => {
         const start = performance.now()
         for (let n = 0; n < 1000; n++) {
           const id = idOf(size - 1 - n)
-          store.append(thing(id, 'y'))
+          store.append(item(id, 'y'))
           store.first(id)
           store.removeFirst(id)
         }

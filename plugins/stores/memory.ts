@@ -1,8 +1,8 @@
 import { segmentedJson } from './segments.js'
-import type { Identified, Store } from './store.js'
+import type { Collection, Identified, Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
-export function memory<T extends Identified> (encode: (record: T) => string, start: T[]): Store<T> {
+export function memory<T extends Identified> ({ encode, start }: Pick<Collection<T>, 'encode' | 'start'>): Store<T> {
   const records = segmentedJson()
   // Positions of records: the first with an id and, where there are more, each one's next and the last.
   const firstById = new Map<number, number>()

@@ -1,4 +1,6 @@
 import type { Readable } from 'node:stream'
+import type { TObject } from '@sinclair/typebox'
+import { details } from '../../schemas/http.js'
 
 /** What every record has: an id, which need not be unique. */
 export interface Identified {
@@ -6,7 +8,7 @@ export interface Identified {
 }
 
 /** A value that is at hand, or that an engine has to fetch. */
-type Eventually<T> = T | Promise<T>
+export type Eventually<T> = T | Promise<T>
 
 /**
  * One collection, in the order in which its records were appended. A record never changes once it is stored, so a
@@ -21,4 +23,57 @@ export interface Store<T extends Identified> {
   list (): Eventually<string | Buffer | Readable>
   /** Removes the first record with this id and tells whether there was one. */
   removeFirst (id: number): Eventually<boolean>
+}
+
+/** What an engine has to know of a collection. */
+export interface Collection<T extends Identified> {
+  name: string
+  schema: TObject
+  /** Gives the JSON of a record, by its schema. */
+  encode (record: T): string
+  /** The records that it has when it is created. */
+  start: T[]
+  /** For each version of its table but the newest, the SQL that leads to the next one. */
+  upgrades?: string[]
+}
+
+/** What collections are kept in. */
+export interface Engine {
+  /** Opens a collection, which is created where it is not there yet. */
+  open<T extends Identified> (collection: Collection<T>): Eventually<Store<T>>
+  /** Fails where the engine cannot serve. */
+  check (): Eventually<void>
+  /** Gives back all that the engine holds; what it has acknowledged is kept. */
+  close (): Eventually<void>
+}
+
+export interface EngineLimits {
+  /** How long an engine may take to answer, in milliseconds. */
+  timeout: number
+  /** How many connections it may have. */
+  connections: number
+}
+
+/** How long a list holds what it needs while its reader takes nothing, in time-outs. */
+export const patience = 12
+
+/** The engine cannot be used as it is configured. The message is for whoever starts the service. */
+export class CannotOpen extends Error {}
+
+/** The engine cannot serve for the moment. */
+export class Unavailable extends Error {
+  readonly statusCode = 503
+
+  constructor (cause?: unknown, detail: string = details[503]) {
+    super(detail, { cause })
+  }
+}
+
+/** The engine cannot keep a record as it is: what of it, and why. */
+export class Unstorable extends Error {
+  readonly statusCode = 400
+
+  constructor (readonly path: string, message: string) {
+    super(message)
+  }
 }

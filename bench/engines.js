@@ -1,0 +1,118 @@
+// What the durable engines cost: requests a second, beside what the database does when it is asked directly.
+import { execFile, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import Database from 'libsql'
+import pg from 'pg'
+import { register } from 'tsx/esm/api'
+import { engineAt } from '../dist/plugins/stores/engines.js'
+import { Item } from '../dist/schemas/item.js'
+import { connections, has, item, measure } from './load.js'
+
+const columns = 'position bigint generated always as identity primary key, id bigint not null, name text not null, price double precision not null'
+const insertion = "insert into direct (id, name, price) values (2, 'Item number 2', 2.25)"
+const selection = 'select id, name, price from direct where id = 1 order by position limit 1'
+const post = { method: 'POST', path: '/api/items', body: item(2) }
+const get = { path: '/api/items/1' }
+const limits = { timeout: 5000, connections: 10 }
+
+register()
+const { startPostgres } = await import('../test/postgres.ts')
+
+/** For each figure its rounds, each the ratio of two rates. */
+export async function measureEngines (rounds, progress) {
+  const folder = mkdtempSync(join(tmpdir(), 'bench-'))
+  const ends = [() => rmSync(folder, { recursive: true })]
+  const postgres = await startPostgres({ teardown: end => ends.push(end), comment: console.error })
+  const url = postgres.database()
+  const file = `sqlite:${join(folder, 'items.db')}`
+  const servers = [url, file, 'memory'].map((address, n) => {
+    const child = spawn('node', ['../dist/src/server.js'], {
+      env: { ...process.env, DATABASE_URL: address, LOG_LEVEL: 'silent', DOCS: 'false', PORT: String(4600 + n) },
+      stdio: ['ignore', 'ignore', 'inherit']
+    })
+    ends.push(() => child.kill())
+    return child
+  })
+  const [onPostgres, onSqlite, onMemory] = servers.map((_, n) => (work, seconds = 2) => measure(4600 + n, work, seconds))
+  await sleep(3000)
+  await postgres.query(`create table direct (${columns}); create index on direct (id, position); insert into direct (id, name, price) values (1, 'Lamp', 42.5)`, url)
+
+  const stores = await Promise.all([url, `sqlite:${join(folder, 'store.db')}`].map(async address => {
+    const engine = await engineAt(address, limits)
+    ends.unshift(engine.close)
+    return engine.open({ name: 'benched', schema: Item, encode: JSON.stringify, start: [] })
+  }))
+  const direct = new Database(join(folder, 'direct.db'))
+  direct.exec('pragma journal_mode = wal; pragma synchronous = full; create table direct (position integer primary key autoincrement, id bigint, name text, price double precision)')
+  const insertOne = direct.prepare(insertion)
+
+  const figures = [
+    ['POST on PostgreSQL, to pgbench with the same insert', 1.5, () => onPostgres(post), () => pgbench(insertion)],
+    ['the same without HTTP: `append` from 64 callers', undefined, () => appendRate(stores[0]), () => pgbench(insertion)],
+    ['GET one on PostgreSQL, to pgbench with the same select', 0.6, () => onPostgres(get), () => pgbench(selection)],
+    ['POST on SQLite, to one transaction an insert', 5, () => onSqlite(post), () => rate(() => insertOne.run([]))],
+    ['the same without HTTP: `append` from 64 callers', 5, () => appendRate(stores[1]), () => rate(() => insertOne.run([]))],
+    ['GET one on SQLite, to memory', 0.7, () => onSqlite(get), () => onMemory(get)]
+  ]
+  const results = []
+  try {
+    for (const [name, reach, ours, theirs] of figures) {
+      const ratios = []
+      for (let round = 0; round <= rounds; round++) {
+        progress(`${name}: round ${round} of ${rounds}`)
+        const ratio = await ours() / await theirs()
+        if (round > 0) ratios.push(ratio)
+      }
+      results.push({ name, reach, ratios })
+    }
+  } finally {
+    for (const end of ends) await end()
+  }
+  return results
+
+  async function pgbench (sql) {
+    if (!has('pgbench')) return oneByOne(sql)
+    const script = join(folder, 'script.sql')
+    writeFileSync(script, `${sql};\n`)
+    const { stdout } = await promisify(execFile)('pgbench', ['-n', '-M', 'prepared', '-c', connections, '-j', 1, '-T', 2, '-f', script].map(String), {
+      env: { ...process.env, ...environment(url) }
+    })
+    return Number(stdout.match(/tps = ([\d.]+)/)[1])
+  }
+
+  /** Where there is no pgbench: a query for each row, from as many connections. */
+  async function oneByOne (text) {
+    const pool = new pg.Pool({ connectionString: url, max: connections })
+    const result = await rateOfMany(() => pool.query({ name: text, text }))
+    await pool.end()
+    return result
+  }
+}
+
+function environment (url) {
+  const { hostname, port, username, password, searchParams } = new URL(url)
+  return { PGHOST: hostname, PGPORT: port, PGUSER: username, PGPASSWORD: decodeURIComponent(password), PGDATABASE: 'postgres', PGOPTIONS: searchParams.get('options') }
+}
+
+const appendRate = store => rateOfMany(() => store.append({ id: 2, name: 'Item number 2', price: 2.25 }))
+
+/** How often this is done a second, by as many callers as there are connections. */
+async function rateOfMany (action) {
+  const began = performance.now()
+  let done = 0
+  await Promise.all(Array.from({ length: connections }, async () => {
+    for (; performance.now() < began + 1000; done++) await action()
+  }))
+  return done / (performance.now() - began) * 1000
+}
+
+function rate (action) {
+  const began = performance.now()
+  let done = 0
+  for (; performance.now() < began + 1000; done++) action()
+  return done / (performance.now() - began) * 1000
+}

@@ -1,0 +1,38 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type Test } from 'tap'
+import { startPostgres } from './postgres.js'
+
+/** Gives an address at which there is nothing yet. */
+type Address = () => string
+
+const engines: Record<string, (t: Test) => Promise<Address | undefined>> = {
+  memory: async () => () => 'memory',
+  SQLite: async t => {
+    const folder = newFolder(t)
+    let files = 0
+    return () => `sqlite:${folder}/${files++}.db`
+  },
+  PostgreSQL: async t => {
+    const server = await startPostgres(t)
+    return server?.database
+  }
+}
+
+/** Runs the same tests on every engine. */
+export function onEveryEngine (tests: (t: Test, address: Address, engine: string) => void) {
+  for (const [engine, start] of Object.entries(engines)) {
+    test(`on ${engine}`, async t => {
+      const address = await start(t)
+      if (address) tests(t, address, engine)
+      else t.pass('the same tests', { skip: `${engine} does not start` })
+    })
+  }
+}
+
+export function newFolder (t: Test) {
+  const folder = mkdtempSync(join(tmpdir(), 'items-users-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  return folder
+}

