@@ -1,7 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { failsWith, shuttingDown } from '../schemas/http.js'
+import { failsWith, shuttingDown, Type } from '../schemas/http.js'
 import errors from './errors.js'
 import { Unavailable } from './stores/store.js'
 import validation from './validation.js'

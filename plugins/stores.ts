@@ -1,4 +1,3 @@
-import fastJson from 'fast-json-stringify'
 import fp from 'fastify-plugin'
 import { databaseDefaults } from '../schemas/config.js'
 import { Item } from '../schemas/item.js'
@@ -30,14 +29,12 @@ export interface StoresOptions {
 const items: Collection<Item> = {
   name: 'items',
   schema: Item,
-  encode: fastJson(Item),
   start: [{ id: 1, name: 'Lamp', price: 42.5 }]
 }
 
 const users: Collection<User> = {
   name: 'users',
   schema: User,
-  encode: fastJson(User),
   start: [{ id: 1, name: 'Ada' }]
 }
 

@@ -1,6 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { Type } from '@sinclair/typebox'
-import { failsWith, json, jsonList, jsonType, PathId, ref } from '../schemas/http.js'
+import { failsWith, json, jsonList, jsonType, PathId, ref, Type } from '../schemas/http.js'
 import { User } from '../schemas/user.js'
 import { notFound, orNotFound } from './errors.js'
 

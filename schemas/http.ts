@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream'
 import { Type, type SchemaOptions, type Static, type TSchema } from '@sinclair/typebox'
 
+export { Type }
+
 /** The content type of every body but the pages. */
 export const jsonType = 'application/json; charset=utf-8'
 

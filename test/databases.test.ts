@@ -7,7 +7,6 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import fastJson from 'fast-json-stringify'
 import Database from 'libsql'
 import tap, { test, type Test } from 'tap'
 import { engineAt, withDriver } from '../plugins/stores/engines.js'
@@ -108,7 +107,7 @@ function commits (log: Buffer) {
 
 const json = { 'content-type': 'application/json' }
 const item = (id: number, price = 1.5) => ({ id, name: `number ${id}`, price })
-const things = { name: 'things', schema: Item, encode: fastJson(Item), start: [item(1)] }
+const things = { name: 'things', schema: Item, start: [item(1)] }
 const unavailable = { message: 'The database cannot serve for the moment' }
 
 onDatabases('what is acknowledged outlives ten kills of the service, and of the server, and nothing is there twice', async (t, { url, crash }) => {

@@ -1,9 +1,8 @@
 // The memory that a million items take, over that of an empty process: in a store, or as objects in an array and a map.
-import fastJson from 'fast-json-stringify'
 import { memory } from '../../dist/plugins/stores/memory.js'
 import { Item } from '../../dist/schemas/item.js'
 
-const store = process.argv[2] === 'store' ? memory(fastJson(Item), []) : undefined
+const store = process.argv[2] === 'store' ? memory({ schema: Item, start: [] }) : undefined
 const array = []
 const map = new Map()
 

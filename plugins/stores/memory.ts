@@ -1,8 +1,10 @@
+import { encoderOf } from './encode.js'
 import { segmentedJson } from './segments.js'
 import type { Collection, Identified, Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
-export function memory<T extends Identified> ({ encode, start }: Pick<Collection<T>, 'encode' | 'start'>): Store<T> {
+export function memory<T extends Identified> ({ schema, start }: Pick<Collection<T>, 'schema' | 'start'>): Store<T> {
+  const encode = encoderOf<T>(schema)
   const records = segmentedJson()
   // Positions of records: the first with an id and, where there are more, each one's next and the last.
   const firstById = new Map<number, number>()

@@ -30,8 +30,8 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
   return { open, check, close }
 
   async function open<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { encode, start } = collection
-    const { table, types, columns, definition, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
+    const { start } = collection
+    const { table, types, columns, definition, encode, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
     const insertion = `
       insert into ${table} (${columns})
       select ${columns} from unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')})

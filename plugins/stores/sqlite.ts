@@ -37,8 +37,8 @@ export async function sqlite (path: string, { timeout }: EngineLimits): Promise<
   return { open: openCollection, check, close }
 
   async function openCollection<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { encode, start } = collection
-    const { table, columns, definition, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
+    const { start } = collection
+    const { table, columns, definition, encode, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${columns.replaceAll(/[^,]+/g, '?')})`
     const selectPage = pageSelection('?1', '?2')
 

@@ -29,8 +29,6 @@ export interface Store<T extends Identified> {
 export interface Collection<T extends Identified> {
   name: string
   schema: TObject
-  /** Gives the JSON of a record, by its schema. */
-  encode (record: T): string
   /** The records that it has when it is created. */
   start: T[]
   /** For each version of its table but the newest, the SQL that leads to the next one. */

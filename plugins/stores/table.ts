@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { encoderOf } from './encode.js'
 import { CannotOpen, Unstorable, type Collection, type Eventually, type Identified } from './store.js'
 
 /** The column types that both databases know, by the types of a schema. */
@@ -15,7 +16,8 @@ export type Row = unknown[]
 type SelectPage = (after: number, limit: number) => Eventually<Row[]>
 
 /** How a collection is kept in a table: a column for each field, and one for the position. */
-export function tableOf<T extends Identified> ({ name, schema, encode }: Collection<T>) {
+export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) {
+  const encode = encoderOf<T>(schema)
   const fields = Object.keys(schema.properties) as (keyof T & string)[]
   const types = fields.map(field => String(columnTypes[schema.properties[field]?.type]))
   const texts = fields.filter((_, n) => types[n] === 'text')
@@ -27,6 +29,7 @@ export function tableOf<T extends Identified> ({ name, schema, encode }: Collect
     types,
     columns,
     definition: fields.map((field, n) => `"${field}" ${types[n]} not null`).join(', '),
+    encode,
     valuesOf: (record: T) => fields.map(field => record[field]),
     encodeRow,
 
