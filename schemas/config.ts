@@ -34,12 +34,13 @@ export const Config = Type.Object({
   DATABASE_TIMEOUT: Type.Integer({
     default: databaseDefaults.timeout,
     minimum: 1,
+    maximum: 600_000,
     description: 'How long a database may take to answer, in milliseconds'
   }),
   DATABASE_CONNECTIONS: Type.Integer({
     default: databaseDefaults.connections,
     minimum: 2,
-    description: 'How many connections to PostgreSQL there may be'
+    description: 'How many connections to PostgreSQL there may be, at least 2'
   }),
   BODY_LIMIT: Type.Integer({
     default: 1024 * 1024,

@@ -5,6 +5,8 @@ import { buildApp } from './app.js'
 import { ConfigError, readConfig } from './config.js'
 import { logStream } from './log.js'
 
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
 try {
   await start()
 } catch (error) {
@@ -20,13 +22,25 @@ async function start () {
   const app = buildApp(config, log)
 
   // Eight seconds, since a container is killed after ten. What ends the process by itself has its own exit code.
-  const logger = { error: (message: string) => app.log.error(message) }
-  closeWithGrace({ delay: 8000, logger, skip: ['beforeExit'] }, async function close ({ err, signal }) {
+  const { close } = closeWithGrace({ delay: 8000, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
     if (err) app.log.fatal({ err }, 'closing after an error')
-    else app.log.info(`closing on ${signal}`)
     await app.close()
     log.flushSync()
   })
+
+  let since: number | undefined
+  for (const signal of signals) {
+    process.on(signal, function onSignal () {
+      if (since === undefined) {
+        since = Date.now()
+        app.log.info(`closing on ${signal}`)
+        close()
+      } else if (Date.now() - since > 500) { // one that comes twice at once, as Ctrl-C does through npm, is no second one
+        app.log.error(`second ${signal}, exiting`)
+        process.exit(1)
+      }
+    })
+  }
 
   await app.ready()
   await app.listen({

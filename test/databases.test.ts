@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
@@ -306,6 +306,19 @@ onDatabases('a client that leaves, or stops reading, frees what its list holds',
 async function until (condition: () => Promise<boolean>) {
   while (!await condition()) await sleep(20)
 }
+
+test('on SQLite, a closed service leaves one file, whatever its name', async t => {
+  const folder = newFolder(t)
+  for (const name of ['items.db', ':memory:', 'file:items?mode=memory', 'http:items']) {
+    const app = build(t, { DATABASE_URL: `sqlite:${folder}/${name}` })
+    await app.inject({ method: 'POST', url: '/api/items', payload: item(7) })
+    await app.close()
+    copyFileSync(`${folder}/${name}`, `${folder}/copy.db`)
+    const copy = build(t, { DATABASE_URL: `sqlite:${folder}/copy.db` })
+    t.same((await copy.inject('/api/items/7')).json(), item(7), name)
+    await copy.close()
+  }
+})
 
 test('on SQLite, no list holds the event loop for long', async t => {
   const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)

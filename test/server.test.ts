@@ -126,6 +126,24 @@ test('connections that nobody has used do not hold it up', async t => {
   t.equal(await unused.answer, '')
 })
 
+test('a signal that comes twice at once, as Ctrl-C does through npm, is one', async t => {
+  for (const pause of [0, 0, 0, 1, 5, 50]) {
+    const server = start(t, { DOCS: 'false' }, { built: true })
+    const { port } = new URL(await server.url)
+    const slow = open(Number(port))
+    slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
+    await sleep(100)
+    server.process.kill('SIGINT')
+    if (pause) await sleep(pause)
+    server.process.kill('SIGINT')
+    await server.says('closing on SIGINT')
+    await sleep(20)
+    slow.write('"name":"x","price":1}')
+    t.match(await slow.answer, /^HTTP\/1.1 201 /)
+    t.same(await server.exit, [0, null])
+  }
+})
+
 test('a second signal ends it at once', async t => {
   const server = start(t)
   const { port } = new URL(await server.url)
@@ -134,6 +152,7 @@ test('a second signal ends it at once', async t => {
   await sleep(100)
   server.process.kill('SIGTERM')
   await server.says('closing on SIGTERM')
+  await sleep(600)
   server.process.kill('SIGTERM')
   t.same(await server.exit, [1, null])
   t.match(server.output(), /second SIGTERM, exiting/)

@@ -51,8 +51,8 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
         await query({ name: `insert ${table}`, text: insertion, values: columnsOf(records) })
         return records.map(encode)
       } catch (error) {
-        if (!(error instanceof Unstorable)) throw error
-        if (records.length === 1) return [error]
+        if (!isRefusal(error)) throw error
+        if (records.length === 1) return [new Unstorable('', 'is refused by the database')]
         const half = Math.ceil(records.length / 2)
         return [...await insertAll(records.slice(0, half)), ...await insertAll(records.slice(half))]
       }
@@ -177,9 +177,16 @@ function lock (name: string) {
   return `pg_advisory_xact_lock(hashtext('fastify-items-users'), hashtext('${name}'))`
 }
 
-/** By the class of its SQLSTATE: data that is refused, a fault of ours, or else something that may pass. */
+/** What may pass is not a failure of the service; a refusal, a fault in a statement and one inside the server will not. */
 function failure (error: unknown) {
-  const kind = error instanceof pg.DatabaseError ? error.code?.slice(0, 2) : ''
-  if (kind === '22' || kind === '23') return new Unstorable('', 'is refused by the database')
-  return kind === '42' || kind === 'XX' ? error : new Unavailable(error)
+  return isRefusal(error) || /^(42|XX)/.test(codeOf(error)) ? error : new Unavailable(error)
+}
+
+/** Whether data is refused, for what it is or by a constraint. */
+function isRefusal (error: unknown) {
+  return /^2[23]/.test(codeOf(error))
+}
+
+function codeOf (error: unknown) {
+  return error instanceof pg.DatabaseError ? String(error.code) : ''
 }

@@ -1,5 +1,5 @@
 import { mkdir, open } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import { grouped } from './grouped.js'
@@ -10,7 +10,8 @@ import { migrate, tableOf, type Row } from './table.js'
 const maxReaders = 64
 
 /** Keeps collections in a file. Writes that come together share one transaction, which is on disk when they are answered. */
-export async function sqlite (path: string, { timeout }: EngineLimits): Promise<Engine> {
+export async function sqlite (name: string, { timeout }: EngineLimits): Promise<Engine> {
+  const path = resolve(name) // so that it is a file, where libsql would take it for something else
   await mkdir(dirname(path), { recursive: true })
   await (await open(path, 'a')).close() // tells why it cannot be written, where SQLite gives a number
   const database = new Database(path, { timeout: 10 })
@@ -86,11 +87,12 @@ export async function sqlite (path: string, { timeout }: EngineLimits): Promise<
 
     /** Reads from a connection of its own, in a transaction, which sees the collection as of now. */
     function listByReader () {
-      const reader = idleReaders.pop() ?? newReader()
+      const reader = idleReaders.at(-1) ?? newReader()
+      if (!reader.inTransaction) reader.exec('begin')
+      reader.prepare(`select 1 from ${table} limit 1`).get() // the transaction sees what is there when it first looks
       const nextPage = reader.prepare(selectPage).raw()
       let free = false
-      reader.exec('begin')
-      reader.prepare(`select 1 from ${table} limit 1`).get() // the transaction sees what is there when it first looks
+      idleReaders.pop() // only now, so that one that could not begin is not lost
       return longList(async function select (...page) {
         // One page of all the lists a turn of the event loop, so that other requests get theirs.
         await (turn = turn.then(() => nextTurn()))
@@ -109,6 +111,7 @@ export async function sqlite (path: string, { timeout }: EngineLimits): Promise<
     const reader = new Database(path, { timeout: 10 })
     readers++
     reader.exec('pragma cache_size = -256')
+    idleReaders.push(reader)
     return reader
   }
 
@@ -117,6 +120,7 @@ export async function sqlite (path: string, { timeout }: EngineLimits): Promise<
   }
 
   function close () {
+    database.exec('pragma wal_checkpoint(truncate)') // so that the file is all there is
     for (const connection of [database, ...idleReaders]) connection.close()
   }
 
