@@ -2,6 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { failsWith, json, jsonList, jsonType, PathId, ref, Type } from '../schemas/http.js'
 import { Item } from '../schemas/item.js'
 import { orNotFound } from './errors.js'
+import { bodyFor } from './head.js'
 
 /** The items: listed, fetched one by one, and created. */
 const items: FastifyPluginAsyncTypebox = async function items (app) {
@@ -19,9 +20,9 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
         ...failsWith()
       }
     }
-  }, function listItems (_request, reply) {
+  }, function listItems (request, reply) {
     reply.type(jsonType)
-    return items.list()
+    return bodyFor(request, items.list())
   })
 
   app.get('/:item_id', {

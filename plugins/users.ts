@@ -2,6 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { failsWith, json, jsonList, jsonType, PathId, ref, Type } from '../schemas/http.js'
 import { User } from '../schemas/user.js'
 import { notFound, orNotFound } from './errors.js'
+import { bodyFor } from './head.js'
 
 /** The users: listed, fetched one by one, created and deleted. */
 const users: FastifyPluginAsyncTypebox = async function users (app) {
@@ -19,9 +20,9 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
         ...failsWith()
       }
     }
-  }, function listUsers (_request, reply) {
+  }, function listUsers (request, reply) {
     reply.type(jsonType)
-    return users.list()
+    return bodyFor(request, users.list())
   })
 
   app.get('/:id', {

@@ -39,6 +39,7 @@ export default fp(async function wire (app) {
     for (const connection of connections) {
       const response = connection[newestResponse]
       if (response?.headersSent === false) response.setHeader('connection', 'close')
+      else response?.once('close', () => app.server.closeIdleConnections())
       // One that was opened in advance is not idle to Node, since nothing has come on it yet.
       if (connection.bytesRead === 0) connection.destroy()
     }

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
@@ -10,6 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import tap, { test, type Test } from 'tap'
 import { engineAt, withDriver } from '../plugins/stores/engines.js'
+import { grouped } from '../plugins/stores/grouped.js'
+import { Unavailable } from '../plugins/stores/store.js'
 import { databaseDefaults } from '../schemas/config.js'
 import { Item } from '../schemas/item.js'
 import { newFolder } from './engines.js'
@@ -167,6 +169,44 @@ onDatabases('writes that come together share transactions, and a record that is 
   t.same((await app.inject('/api/items')).json().slice(201), mixed.filter(({ price }) => price > 0))
 })
 
+onDatabases('large records that come together are written in groups that fit in memory', async (t, { url, transactions }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  const before = await transactions()
+  const name = 'é"x'.repeat(100_000)
+  const answers = await Promise.all(Array.from({ length: 8 }, (_, id) =>
+    app.inject({ method: 'POST', url: '/api/items', payload: { id, name, price: 1 } })))
+  t.ok(answers.every(({ statusCode }) => statusCode === 201))
+  const groups = await transactions() - before
+  t.ok(groups >= 3, `${groups} groups of 8 records of 300,000 characters`)
+})
+
+onDatabases('HEAD on a long list does not read it, and a list that nobody reads is given up', async (t, { url, sql, million, openLists }) => {
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '200' })
+  app.addHook('onSend', async (request, _reply, payload) => request.headers['x-replace'] ? 'replaced' : payload)
+  await app.ready()
+  await sql(million.replaceAll('1000000', '50000'))
+  for (let n = 0; n < 80; n++) t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
+  await until(async () => await openLists() === 0)
+  for (let n = 0; n < 3; n++) t.equal((await app.inject({ url: '/api/items', headers: { 'x-replace': '1' } })).body, 'replaced')
+  t.ok(await openLists() > 0)
+  await until(async () => await openLists() === 0)
+  t.pass('given up')
+})
+
+onDatabases('a list that is being read when the service closes is read to its end', async (t, { url, sql, million }) => {
+  const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const api = `${await server.url}/api/items`
+  await sql(million.replaceAll('1000000', '200000'))
+  const { begun, list } = reader(api, 'new (require("node:http").Agent)({ keepAlive: true })')
+  await begun
+  server.process.kill('SIGTERM')
+  t.match(await list, { length: 200_000 })
+  const ended = performance.now()
+  t.same(await server.exit, [0, null])
+  t.ok(performance.now() - ended < 3000)
+})
+
 onDatabases('ten instances that start at once create the collections once, and never again', async (t, { url, sql }) => {
   const servers = Array.from({ length: 10 }, () => start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true }))
   const [first] = await Promise.all(servers.map(server => server.url))
@@ -261,8 +301,8 @@ onDatabases('a million items are listed in little memory, as of one instant, and
 })
 
 /** A process that reads a list without keeping it. It says when it has begun and, in the end, what it has seen. */
-function reader (url: string) {
-  const child = spawn(process.execPath, ['-e', `require('node:http').get('${url}', response => {
+function reader (url: string, agent = 'undefined') {
+  const child = spawn(process.execPath, ['-e', `require('node:http').get('${url}', { agent: ${agent} }, response => {
     let length = 0, first, last = ''
     console.log()
     response.setEncoding('latin1').on('data', text => {
@@ -318,6 +358,34 @@ test('on SQLite, a closed service leaves one file, whatever its name', async t =
     t.same((await copy.inject('/api/items/7')).json(), item(7), name)
     await copy.close()
   }
+})
+
+test('on SQLite, what is refused by a rollback fails its whole group, and nothing of it is stored', async t => {
+  const path = `${newFolder(t)}/items.db`
+  const app = build(t, { DATABASE_URL: `sqlite:${path}` })
+  await app.ready()
+  const other = new Database(path)
+  other.exec("create trigger refuse before insert on items when new.price < 0 begin select raise(rollback, 'negative'); end")
+  other.close()
+  const answers = await Promise.all([1, 1, -1, 1].map((price, n) =>
+    app.inject({ method: 'POST', url: '/api/items', payload: item(10 + n, price) })))
+  t.same(answers.map(({ statusCode }) => statusCode), [500, 500, 500, 500])
+  t.equal((await app.inject('/api/items')).json().length, 1)
+})
+
+test('on SQLite, a file that is removed is not written to', async t => {
+  const folder = newFolder(t)
+  const engine = await engineAt(`sqlite:${folder}/items.db`, { timeout: 100, connections: 2 })
+  t.teardown(engine.close)
+  const store = await engine.open<Item>({ ...things, start: [] })
+  await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
+  await engine.check()
+  renameSync(`${folder}/items.db`, `${folder}/moved.db`)
+  t.throws(() => engine.check(), unavailable)
+  await t.rejects(Promise.resolve(store.append(item(1))), unavailable)
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  renameSync(`${folder}/moved.db`, `${folder}/items.db`)
+  t.equal(await store.append(item(1)), JSON.stringify(item(1)))
 })
 
 test('on SQLite, no list holds the event loop for long', async t => {
@@ -449,6 +517,22 @@ onPostgres('while the server hangs, is down, or has cut the connections, answers
   }
 })
 
+onPostgres('what a trigger refuses fails alone, and costs no connection', async (t, server) => {
+  const url = server.database()
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  await server.query(`
+    create function refuse() returns trigger as $$ begin raise exception 'negative'; end $$ language plpgsql;
+    create trigger refuse before insert on items for each row when (new.price < 0) execute function refuse()`, url)
+  const post = (id: number, price: number) => app.inject({ method: 'POST', url: '/api/items', payload: item(id, price) })
+  const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => post(n, n % 10 ? 1 : -1)))
+  t.same(answers.map(({ statusCode }) => statusCode), Array.from({ length: 100 }, (_, n) => n % 10 ? 201 : 400))
+  const sessions = () => server.query("select max(pid) from pg_stat_activity where application_name = 'fastify-items-users'", url)
+  const before = await sessions()
+  for (let n = 0; n < 20; n++) t.equal((await post(n, -1)).statusCode, 400)
+  t.same(await sessions(), before)
+})
+
 onPostgres('so many lists are read at once; one more waits, and is asked to come again', async (t, server) => {
   const engine = await engineAt(server.database(), { timeout: 300, connections: 4 })
   t.teardown(engine.close)
@@ -518,6 +602,12 @@ test('a database that cannot be opened is one clear line, and no password in it'
     else t.match(server.errors(), message)
     t.notMatch(server.errors(), 'sesame')
   }
+})
+
+test('however many wait for a database that does not answer, all are told', async t => {
+  const call = grouped(async (_inputs: number[]): Promise<number[]> => { throw new Unavailable(new Error('gone')) })
+  const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
+  t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })
 
 test('a package that is not installed is named, and any other failure to load one is not hidden', async t => {

@@ -1,7 +1,8 @@
 import { Unavailable } from './store.js'
 
-/** The most calls that make up one group. */
-const groupSize = 256
+/** What makes up one group at most: so many calls, or calls of so many bytes. */
+const groupCalls = 64
+const groupBytes = 1024 * 1024
 
 interface Call<In, Out> {
   input: In
@@ -13,7 +14,10 @@ interface Call<In, Out> {
  * Has calls that come together done together. So many groups may be under way at once; the calls that arrive
  * meanwhile make up the next one. A call fails alone where its outcome is an error.
  */
-export function grouped<In, Out> (work: (inputs: In[]) => Promise<(Out | Error)[]>, lanes = 1) {
+export function grouped<In, Out> (
+  work: (inputs: In[]) => Promise<(Out | Error)[]>,
+  { lanes = 1, sizeOf = (_input: In): number => 0 } = {}
+) {
   const waiting: Call<In, Out>[] = []
   let idle = lanes
   let due = false
@@ -33,7 +37,7 @@ export function grouped<In, Out> (work: (inputs: In[]) => Promise<(Out | Error)[
   async function doNext () {
     due = false
     idle--
-    const group = waiting.splice(0, groupSize)
+    const group = waiting.splice(0, nextSize())
     startSoon()
     try {
       const outcomes = await work(group.map(({ input }) => input))
@@ -44,10 +48,17 @@ export function grouped<In, Out> (work: (inputs: In[]) => Promise<(Out | Error)[
       }
     } catch (error) {
       // Those who wait have waited for this engine already; they would not fare better, only later.
-      if (error instanceof Unavailable) group.push(...waiting.splice(0))
-      for (const { reject } of group) reject(error)
+      const failed = error instanceof Unavailable ? group.concat(waiting.splice(0)) : group
+      for (const { reject } of failed) reject(error)
     }
     idle++
     startSoon()
+  }
+
+  /** How many of those who wait make up the next group; one that is too large makes one alone. */
+  function nextSize () {
+    let bytes = 0
+    const last = waiting.findIndex(({ input }, n) => n === groupCalls || ((bytes += sizeOf(input)) > groupBytes && n > 0))
+    return last < 0 ? waiting.length : last
   }
 }

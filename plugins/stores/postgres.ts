@@ -20,7 +20,7 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
   }
   const queries = new pg.Pool({ ...limits, max: Math.ceil(connections / 2) })
   // A list keeps its connection for as long as its reader likes, so lists do not get all of them.
-  const lists = new pg.Pool({ ...limits, max: Math.floor(connections / 2) })
+  const lists = new pg.Pool({ ...limits, max: Math.max(1, Math.floor(connections / 2)) })
   for (const pool of [queries, lists]) {
     // Who uses a connection learns of its loss by the query; when nobody does, the pool replaces it.
     pool.on('error', () => {})
@@ -31,7 +31,7 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
 
   async function open<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
     const { start } = collection
-    const { table, types, columns, definition, encode, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
+    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
     const insertion = `
       insert into ${table} (${columns})
       select ${columns} from unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')})
@@ -56,7 +56,7 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
         const half = Math.ceil(records.length / 2)
         return [...await insertAll(records.slice(0, half)), ...await insertAll(records.slice(half))]
       }
-    })
+    }, { sizeOf })
 
     const selectFirst = grouped(async function selectAll (ids: number[]) {
       const { rows } = await query({
@@ -70,7 +70,7 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
       const found = new Array<string | undefined>(ids.length)
       for (const row of rows) found[Number(row.at(-1)) - 1] = encodeRow(row)
       return found
-    }, 2)
+    }, { lanes: 2 })
 
     const deleteFirst = grouped(async function deleteAll (ids: number[]) {
       // Two statements that are one transaction: the second sees what those did who had the lock before.
@@ -122,8 +122,8 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
       const client = await lists.connect().catch(error => { throw failure(error) })
       const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
       try {
-        await answer(client.query('begin isolation level repeatable read read only'))
-        await answer(client.query('select 1')) // the transaction sees what is there when it first looks
+        // The transaction sees what is there when it first looks.
+        await answer(client.query('begin isolation level repeatable read read only; select 1'))
       } catch (error) {
         free()
         throw error
@@ -143,7 +143,20 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
   function query (config: pg.QueryArrayConfig): Promise<pg.QueryArrayResult>
   function query (config: string | pg.QueryConfig): Promise<pg.QueryResult<Identified>>
   function query (config: string | pg.QueryConfig) {
-    return answer(queries.query(config))
+    return answer(run(config))
+  }
+
+  /** As the query of the pool, but that a connection is kept where only the statement failed. */
+  async function run (config: string | pg.QueryConfig) {
+    const client = await queries.connect()
+    try {
+      const result = await client.query(config)
+      client.release()
+      return result
+    } catch (error) {
+      client.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
+      throw error
+    }
   }
 
   /** Waits for an answer, not longer than the time-out, and says what went wrong. */
@@ -182,9 +195,9 @@ function failure (error: unknown) {
   return isRefusal(error) || /^(42|XX)/.test(codeOf(error)) ? error : new Unavailable(error)
 }
 
-/** Whether data is refused, for what it is or by a constraint. */
+/** Whether data is refused: for what it is, by a constraint, a view or a trigger, or for its size. */
 function isRefusal (error: unknown) {
-  return /^2[23]/.test(codeOf(error))
+  return /^(22|23|44|54|P0)/.test(codeOf(error))
 }
 
 function codeOf (error: unknown) {

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { mkdir, open } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
@@ -5,6 +6,12 @@ import Database from 'libsql'
 import { grouped } from './grouped.js'
 import { patience, Unavailable, Unstorable, type Collection, type Engine, type EngineLimits, type Identified, type Store } from './store.js'
 import { migrate, tableOf, type Row } from './table.js'
+
+interface Write {
+  run (): unknown
+  /** How many bytes it brings, roughly. */
+  size: number
+}
 
 /** How many lists may be read at once, each by a connection of its own. */
 const maxReaders = 64
@@ -17,44 +24,32 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
   const database = new Database(path, { timeout: 10 })
   await patiently(() => database.exec('pragma journal_mode = wal'))
   database.exec('pragma synchronous = full')
+  const { ino } = statSync(path)
 
   const idleReaders: Database.Database[] = []
   let readers = 0
   let turn = Promise.resolve()
 
   /** Does these writes in one transaction, in their order. */
-  const write = grouped(async function inTransaction (writes: (() => unknown)[]) {
-    try {
-      await patiently(() => database.exec('begin immediate'))
-      const outcomes = writes.map(attempt)
-      database.exec('commit')
-      return outcomes
-    } catch (error) {
-      if (database.inTransaction) database.exec('rollback')
-      throw unavailable(error)
-    }
-  })
+  const write = grouped(async function writeAll (writes: Write[]) {
+    return inTransaction(() => writes.map(attempt)).catch(error => { throw unavailable(error) })
+  }, { sizeOf: ({ size }) => size })
 
   return { open: openCollection, check, close }
 
   async function openCollection<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
     const { start } = collection
-    const { table, columns, definition, encode, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
+    const { table, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${columns.replaceAll(/[^,]+/g, '?')})`
     const selectPage = pageSelection('?1', '?2')
 
-    await patiently(() => database.exec('begin immediate'))
-    try {
+    await inTransaction(async function createOrUpgrade () {
       const created = await migrate(sql => database.prepare(sql).all() as { version: number }[], collection, [
         `create table ${table} (position integer primary key autoincrement, ${definition})`,
         `create index "${collection.name}_by_id" on ${table} (id)`
       ])
       if (created) for (const record of start) database.prepare(insertion).run(valuesOf(record))
-      database.exec('commit')
-    } catch (error) {
-      database.exec('rollback')
-      throw error
-    }
+    })
 
     const insert = database.prepare(insertion)
     const selectFirst = database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`).raw()
@@ -65,7 +60,7 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
     return {
       async append (record) {
         checkText(record)
-        await write(() => insert.run(valuesOf(record)))
+        await write({ run: () => insert.run(valuesOf(record)), size: sizeOf(record) })
         return encode(record)
       },
 
@@ -80,7 +75,7 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
       },
 
       async removeFirst (id) {
-        const { changes } = await write(() => deleteFirst.run([id])) as { changes: number }
+        const { changes } = await write({ run: () => deleteFirst.run([id]), size: 0 }) as { changes: number }
         return changes > 0
       }
     }
@@ -108,6 +103,7 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
   /** A connection is closed only when its statements are collected, so those of readers are kept for the next ones. */
   function newReader () {
     if (readers === maxReaders) throw new Unavailable(new Error('Too many lists are being read'))
+    check()
     const reader = new Database(path, { timeout: 10 })
     readers++
     reader.exec('pragma cache_size = -256')
@@ -115,8 +111,32 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
     return reader
   }
 
+  /** A file that is removed or replaced can still be written to, for nothing. */
   function check () {
-    reading(() => database.exec('select 1'))
+    if (statSync(path, { throwIfNoEntry: false })?.ino !== ino) throw new Unavailable(new Error('The file is not there any more'))
+  }
+
+  async function inTransaction<T> (work: () => T) {
+    try {
+      check()
+      await patiently(() => database.exec('begin immediate'))
+      const result = await work()
+      database.exec('commit')
+      return result
+    } catch (error) {
+      if (database.inTransaction) database.exec('rollback')
+      throw error
+    }
+  }
+
+  /** Does one write of several: what cannot be stored fails alone, anything else fails them all. */
+  function attempt ({ run }: Write) {
+    try {
+      return run()
+    } catch (error) {
+      if (!database.inTransaction || !/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) throw error
+      return new Unstorable('', 'is refused by the database')
+    }
   }
 
   function close () {
@@ -135,16 +155,6 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
         await sleep(5)
       }
     }
-  }
-}
-
-/** Does one write of several: what cannot be stored fails alone, anything else fails them all. */
-function attempt (write: () => unknown) {
-  try {
-    return write()
-  } catch (error) {
-    if (/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) return new Unstorable('', 'is refused by the database')
-    throw error
   }
 }
 

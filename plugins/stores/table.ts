@@ -33,6 +33,9 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
     valuesOf: (record: T) => fields.map(field => record[field]),
     encodeRow,
 
+    /** How many bytes the texts of a record take, roughly. */
+    sizeOf: (record: T) => texts.reduce((sum, field) => sum + String(record[field]).length, 0),
+
     /** Refuses what neither database can keep. */
     checkText (record: T) {
       const field = texts.find(field => String(record[field]).includes('\0'))
@@ -61,14 +64,13 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
      */
     longList (select: SelectPage, free: () => void, patience: number) {
       let position = 0
-      let stalled: NodeJS.Timeout | undefined
-
-      return new Readable({
+      const list = new Readable({
         async read () {
           clearTimeout(stalled)
           try {
             const page = await readPage(select, position)
-            stalled = setTimeout(() => this.destroy(new Error('The reader of a list has stalled')), patience).unref()
+            if (this.destroyed) return
+            stalled = giveUpLater()
             const before = position === 0 ? '[' : page.json && ','
             position = page.position
             this.push(before + page.json + (page.last ? ']' : ''))
@@ -83,6 +85,14 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
           done(error)
         }
       })
+      // Who does not listen to the list, as none does who never reads it, does not want to hear that it is given up.
+      list.on('error', () => {})
+      let stalled = giveUpLater()
+      return list
+
+      function giveUpLater () {
+        return setTimeout(() => list.destroy(new Error('The reader of a list has stalled')), patience).unref()
+      }
     }
   }
 
