@@ -1,6 +1,6 @@
 import type { TObject } from '@sinclair/typebox'
 
-/** Gives the JSON of a record: the fields of its schema, in their order. A compiled serialiser takes longer to make. */
+/** Gives the JSON of a record: the fields of its schema, in their order. */
 export function encoderOf<T> ({ properties }: TObject) {
   const fields = Object.keys(properties) as (keyof T)[]
   const keys = fields.map((field, n) => `${n === 0 ? '{' : ','}${JSON.stringify(field)}:`)
