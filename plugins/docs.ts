@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import fp from 'fastify-plugin'
-import { details, ErrorBody } from '../schemas/http.js'
+import { details, type asksForToken, ErrorBody } from '../schemas/http.js'
 import redoc from './redoc.js'
 
 const { description, license, version } = createRequire(import.meta.url)('#package.json')
@@ -46,7 +46,7 @@ export default fp(async function docs (app) {
     },
     // A relative server URL has no base path to strip, and is no URL to look for one in.
     stripBasePath: false,
-    transformObject: addExamples,
+    transformObject: complete,
     refResolver: { buildLocalReference: json => String(json.$id) }
   })
 
@@ -69,8 +69,14 @@ export default fp(async function docs (app) {
 
 /** What is read and written of a document here. */
 interface Document {
-  components: { schemas: Record<string, { examples?: unknown[] }> }
-  paths: Record<string, Record<string, { requestBody?: Body, responses: Record<string, Body> }>>
+  components: { schemas: Record<string, { examples?: unknown[] }>, securitySchemes?: object }
+  paths: Record<string, Record<string, Operation>>
+}
+
+interface Operation extends Partial<typeof asksForToken> {
+  security?: object[]
+  requestBody?: Body
+  responses: Record<string, Body>
 }
 
 interface Body {
@@ -80,10 +86,18 @@ interface Body {
 /** The document sums up by `4XX` what Node and Fastify refuse on their own. */
 const exampleDetails: Record<string, string> = { ...details, '4XX': details[431] }
 
-/** Gives every body that is a component an example: @fastify/swagger drops what stands beside a `$ref`. */
-function addExamples (generated: Parameters<SwaggerTransformObject>[0]) {
+/**
+ * Gives every body that is a component an example: @fastify/swagger drops what stands beside a `$ref`. And says what
+ * a bearer token is, where one is asked for.
+ */
+function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
   for (const operation of Object.values(document.paths).flatMap(path => Object.values(path))) {
+    if (operation['x-authorization'] !== undefined) {
+      delete operation['x-authorization']
+      operation.security = [{ bearer: [] }]
+      document.components.securitySchemes = { bearer: { type: 'http', scheme: 'bearer' } }
+    }
     for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
       for (const media of Object.values(body?.content ?? {})) {
         const name = media.schema.$ref?.split('/').at(-1)

@@ -1,7 +1,9 @@
 import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
+import type { TSchema } from '@sinclair/typebox'
+import type { FastifyInstance, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, Fault, InvalidRequest } from '../schemas/http.js'
+import { details, ErrorBody, failures, Fault, InvalidRequest, overloaded } from '../schemas/http.js'
 import { Unavailable, Unstorable } from './stores/store.js'
 
 /** Whatever was thrown, with the status that answers it. */
@@ -20,6 +22,17 @@ class Refusal extends Error {
 
 export const notFound = () => new Refusal(404, details[404])
 
+export const tooManyRequests = () => new Refusal(429, details[429])
+
+export const unauthorized = (detail: string) => new Refusal(401, detail)
+
+/** What a server says that has more to do than it can. */
+export class Overload extends Refusal {
+  constructor () {
+    super(503, overloaded)
+  }
+}
+
 /** Hands on what was found, at once where it is at hand, or refuses. */
 export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
   if (found instanceof Promise) return found.then(orNotFound)
@@ -35,7 +48,7 @@ export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
 
 /** The body that answers a failed request. Of a failure of our own it tells nothing. */
 export function errorBody (error: Thrown, status: number) {
-  if (error instanceof Unavailable) return { detail: error.message }
+  if (error instanceof Unavailable || error instanceof Overload) return { detail: error.message }
   if (status === 500) return { detail: details[500] }
   if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
@@ -58,7 +71,7 @@ export default fp(async function errors (app) {
 
   app.setErrorHandler<Thrown>(function onError (error, request, reply) {
     const status = [error.statusCode, reply.statusCode].find(isFailure) ?? 500
-    if (status >= 500) {
+    if (status >= 500 && !(error instanceof Overload)) {
       const level = error instanceof Unavailable ? 'warn' : 'error'
       request.log[level]({ method: request.method, url: request.url, err: error }, error.message)
     }
@@ -72,6 +85,23 @@ export default fp(async function errors (app) {
     answer()
   })
 }, { fastify: '5.x', name: 'errors' })
+
+/** Has the document say of our routes what else they can answer, and more; those of a host are its own to describe. */
+export function describeFailure (app: FastifyInstance, status: 401 | 429, more: (schema: RouteSchema) => FastifySchema) {
+  app.addHook('onRoute', function describe (route) {
+    const { schema } = route
+    if (isOurs(schema)) route.schema = more({ ...schema, response: { ...schema.response, [status]: failures[status] } })
+  })
+}
+
+/** The schema of a route of ours, which is known by the error that every one of them can answer. */
+export interface RouteSchema extends FastifySchema {
+  response: Record<string, TSchema>
+}
+
+function isOurs (schema: FastifySchema = {}): schema is RouteSchema {
+  return (schema as Partial<RouteSchema>).response?.[500] === failures[500]
+}
 
 /** Waits for the end of a request, but not for long. */
 async function restOf (request: IncomingMessage) {

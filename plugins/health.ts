@@ -9,6 +9,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Has `/readyz` fail while this check does. */
     readyWhen (check: Check): void
+    /** Has `/readyz` fail from now on, since the app will close. */
+    turnUnready (): void
   }
 }
 
@@ -24,8 +26,12 @@ export default fp(async function health (app) {
     checks.push(check)
   })
 
-  app.addHook('preClose', async function turnUnready () {
+  app.decorate('turnUnready', function turnUnready () {
     checks.unshift(() => { throw new Unavailable(undefined, shuttingDown) })
+  })
+
+  app.addHook('preClose', async function turnUnreadyFirst () {
+    app.turnUnready()
   })
 
   app.register(probes, { checks })

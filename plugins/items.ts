@@ -1,13 +1,17 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { failsWith, json, jsonList, jsonType, PathId, ref, Type } from '../schemas/http.js'
-import { Item } from '../schemas/item.js'
+import { CreationHeaders, failsWith, idsBy, json, jsonList, jsonType, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { Item, NewItem } from '../schemas/item.js'
+import { creationIn } from './creation.js'
 import { orNotFound } from './errors.js'
-import { bodyFor } from './head.js'
+import { sendList } from './pages.js'
+import type { StoresOptions } from './stores.js'
 
 /** The items: listed, fetched one by one, and created. */
-const items: FastifyPluginAsyncTypebox = async function items (app) {
+const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async function items (app, { ids = 'client' }) {
   const { items } = app.stores
-  app.addSchema(Item)
+  const create = creationIn(items)
+  const Created = ids === 'server' ? NewItem : Item
+  for (const schema of new Set([Item, Created])) app.addSchema(schema)
 
   app.get('', {
     exposeHeadRoute: true,
@@ -15,14 +19,14 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
       operationId: 'listItems',
       summary: 'List all items',
       tags: ['items'],
+      querystring: PageQuery,
       response: {
-        200: jsonList(Item, { description: 'Every item, in the order of creation' }),
+        200: jsonList(Item, { description: 'Every item, or those of a page, in the order of creation' }),
         ...failsWith()
       }
     }
   }, function listItems (request, reply) {
-    reply.type(jsonType)
-    return bodyFor(request, items.list())
+    return sendList(request, reply, request.query, items)
   })
 
   app.get('/:item_id', {
@@ -46,20 +50,20 @@ const items: FastifyPluginAsyncTypebox = async function items (app) {
     schema: {
       operationId: 'createItem',
       summary: 'Create an item',
+      description: idsBy[ids],
       tags: ['items'],
-      body: ref(Item),
+      headers: CreationHeaders,
+      body: ref(Created),
       response: {
         201: json(Item, {
           description: 'The item as stored',
           headers: { Location: Type.String({ description: 'The path of the item' }) }
         }),
-        ...failsWith(413)
+        ...failsWith(409, 413, 422)
       }
     }
-  }, async function createItem (request, reply) {
-    const item = await items.append(request.body)
-    reply.code(201).type(jsonType).header('location', `${app.prefix}/${request.body.id}`)
-    return item
+  }, function createItem (request, reply) {
+    return create(request, reply, request.body, request.headers['idempotency-key'])
   })
 }
 

@@ -24,6 +24,8 @@ export interface StoresOptions {
   databaseTimeout?: number
   /** How many connections to PostgreSQL there may be. */
   databaseConnections?: number
+  /** Who gives a record its id: the client that creates it, or the service. */
+  ids?: 'client' | 'server'
 }
 
 const items: Collection<Item> = {
@@ -43,7 +45,8 @@ export default fp<StoresOptions>(async function stores (app, options) {
   const {
     store = 'memory',
     databaseTimeout: timeout = databaseDefaults.timeout,
-    databaseConnections: connections = databaseDefaults.connections
+    databaseConnections: connections = databaseDefaults.connections,
+    ids = 'client'
   } = options
   app.decorate('stores', typeof store === 'string' ? await openStores(store) : store)
 
@@ -54,10 +57,12 @@ export default fp<StoresOptions>(async function stores (app, options) {
         await engine.close()
       })
       if (app.hasDecorator('readyWhen')) app.readyWhen(engine.check)
-      return {
-        items: await engine.open(items),
-        users: await engine.open(users)
+      const numbered = ids === 'server'
+      const stores = {
+        items: await engine.open({ ...items, numbered }),
+        users: await engine.open({ ...users, numbered })
       }
+      return app.hasDecorator('observed') ? app.observed(stores, engine.connections) : stores
     } catch (error) {
       throw error instanceof CannotOpen ? error : new CannotOpen(`Cannot open the database: ${reason(error)}.`)
     }

@@ -1,13 +1,17 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { failsWith, json, jsonList, jsonType, PathId, ref, Type } from '../schemas/http.js'
-import { User } from '../schemas/user.js'
+import { CreationHeaders, failsWith, idsBy, json, jsonList, jsonType, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { User, NewUser } from '../schemas/user.js'
+import { creationIn } from './creation.js'
 import { notFound, orNotFound } from './errors.js'
-import { bodyFor } from './head.js'
+import { sendList } from './pages.js'
+import type { StoresOptions } from './stores.js'
 
 /** The users: listed, fetched one by one, created and deleted. */
-const users: FastifyPluginAsyncTypebox = async function users (app) {
+const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async function users (app, { ids = 'client' }) {
   const { users } = app.stores
-  app.addSchema(User)
+  const create = creationIn(users)
+  const Created = ids === 'server' ? NewUser : User
+  for (const schema of new Set([User, Created])) app.addSchema(schema)
 
   app.get('', {
     exposeHeadRoute: true,
@@ -15,14 +19,14 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
       operationId: 'listUsers',
       summary: 'List all users',
       tags: ['users'],
+      querystring: PageQuery,
       response: {
-        200: jsonList(User, { description: 'Every user, in the order of creation' }),
+        200: jsonList(User, { description: 'Every user, or those of a page, in the order of creation' }),
         ...failsWith()
       }
     }
   }, function listUsers (request, reply) {
-    reply.type(jsonType)
-    return bodyFor(request, users.list())
+    return sendList(request, reply, request.query, users)
   })
 
   app.get('/:id', {
@@ -46,20 +50,20 @@ const users: FastifyPluginAsyncTypebox = async function users (app) {
     schema: {
       operationId: 'createUser',
       summary: 'Create a user',
+      description: idsBy[ids],
       tags: ['users'],
-      body: ref(User),
+      headers: CreationHeaders,
+      body: ref(Created),
       response: {
         201: json(User, {
           description: 'The user as stored',
           headers: { Location: Type.String({ description: 'The path of the user' }) }
         }),
-        ...failsWith(413)
+        ...failsWith(409, 413, 422)
       }
     }
-  }, async function createUser (request, reply) {
-    const user = await users.append(request.body)
-    reply.code(201).type(jsonType).header('location', `${app.prefix}/${request.body.id}`)
-    return user
+  }, function createUser (request, reply) {
+    return create(request, reply, request.body, request.headers['idempotency-key'])
   })
 
   app.delete('/:id', {

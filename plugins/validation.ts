@@ -43,10 +43,17 @@ export default fp(async function validation (app) {
     route.validatorCompiler = ({ schema, httpPart }) => {
       const part = parts[httpPart as keyof typeof parts]
       const validate = ajv.compile(schema)
-      const readIntegers = part === 'body' ? undefined : integerReader(schema as TSchema)
+      const check = (data: unknown) => validate(data) || { error: invalid(part, (validate.errors as ErrorObject[]).map(fault)) }
+      if (part === 'body') return check
+      const { properties } = schema as TSchema
+      const names = Object.keys(properties)
+      const integers = names.filter(name => properties[name].type === 'integer')
+      const isOptional = validate({})
       return data => {
-        readIntegers?.(data)
-        return validate(data) || { error: invalid(part, (validate.errors as ErrorObject[]).map(fault)) }
+        // Most requests say nothing that a schema of options asks of them.
+        if (isOptional && names.every(name => data[name] === undefined)) return true
+        readIntegers(data, integers)
+        return check(pick(data, names))
       }
     }
     route.serializerCompiler = () => JSON.stringify
@@ -62,7 +69,9 @@ export function explain ({ keyword, params, parentSchema, message }: ErrorObject
     case 'maximum': return `must be at most ${params.limit}`
     case 'enum': return `must be one of ${params.allowedValues.join(', ')}`
     case 'minLength': return 'must not be empty'
-    case 'pattern': return `must be ${parentSchema?.description}`
+    case 'dependencies': return `needs ${params.missingProperty}`
+    case 'pattern':
+    case 'format': return `must be ${parentSchema?.description}`
     default: return String(message)
   }
 }
@@ -76,17 +85,21 @@ function fault (error: ErrorObject) {
   }
 }
 
+/** A copy of what is named here: the rest is not ours to remove, since a header or a parameter may be for a hook. */
+function pick (data: Record<string, unknown>, names: string[]) {
+  const picked: Record<string, unknown> = {}
+  for (const name of names) picked[name] = data[name]
+  return picked
+}
+
 /**
  * Paths and queries hold text. Where their schema asks for an integer, this reads what is one in decimal digits
  * and leaves the rest for the validator to refuse. Too large to be a number is still an integer.
  */
-function integerReader ({ properties }: TSchema) {
-  const names = Object.keys(properties).filter(name => properties[name].type === 'integer')
-  return (data: Record<string, unknown>) => {
-    for (const name of names) {
-      const text = data[name]
-      if (typeof text !== 'string' || !/^-?\d+$/.test(text)) continue
-      data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
-    }
+function readIntegers (data: Record<string, unknown>, names: string[]) {
+  for (const name of names) {
+    const text = data[name]
+    if (typeof text !== 'string' || !/^-?\d+$/.test(text)) continue
+    data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
   }
 }

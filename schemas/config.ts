@@ -4,6 +4,11 @@ import { oneOf } from './http.js'
 /** What holds of a database unless it is said otherwise. */
 export const databaseDefaults = { timeout: 5000, connections: 10 }
 
+/** A pattern for one or more of these, between commas. */
+function listOf (pattern: string) {
+  return `(${pattern})(,(${pattern}))*`
+}
+
 /** Every environment variable that the service reads. */
 export const Config = Type.Object({
   HOST: Type.String({
@@ -23,8 +28,12 @@ export const Config = Type.Object({
   }),
   API_PREFIX: Type.String({
     default: '/api',
-    pattern: '^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$',
-    description: 'a path such as `/api`, under which the collections are served'
+    pattern: `^${listOf('(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+')}$`,
+    description: 'a path such as `/api`, or several between commas, under which the collections are served'
+  }),
+  IDS: oneOf(['client', 'server'], {
+    default: 'client',
+    description: 'Who gives a record its id: the client that creates it, or the service'
   }),
   DATABASE_URL: Type.String({
     default: 'memory',
@@ -50,7 +59,63 @@ export const Config = Type.Object({
   DOCS: Type.Boolean({
     default: true,
     description: 'Whether to serve `/docs`, `/redoc` and `/openapi.json`'
+  }),
+  AUTH_TOKENS: Type.Optional(Type.String({
+    pattern: `^${listOf('[A-Za-z0-9._~+/-]+=*')}$`,
+    description: 'tokens between commas, of letters, digits and `-._~+/=`, one of which a request must bear'
+  })),
+  AUTH_TOKENS_FILE: Type.Optional(Type.String({
+    minLength: 1,
+    description: 'A file of such tokens, which is read again when it changes'
+  })),
+  RATE_LIMIT_MAX: Type.Optional(Type.Integer({
+    minimum: 1,
+    description: 'How many requests a client may make in a window'
+  })),
+  RATE_LIMIT_WINDOW: Type.Integer({
+    default: 60_000,
+    minimum: 1,
+    description: 'How long a window is, in milliseconds'
+  }),
+  REDIS_URL: Type.Optional(Type.String({
+    pattern: '^rediss?://.',
+    description: 'a URL such as `redis://host:6379`, where many instances count requests together'
+  })),
+  TRUST_PROXY: Type.Optional(Type.String({
+    format: 'networks',
+    description: 'addresses or ranges between commas, such as `10.0.0.0/8`, of the proxies whose `X-Forwarded-For` is believed'
+  })),
+  CORS_ORIGIN: Type.Optional(Type.String({
+    pattern: `^(\\*|${listOf('https?://[^\\s,/?#]+')})$`,
+    description: '`*` or origins such as `https://example.com` between commas, whose pages may use the service'
+  })),
+  SECURITY_HEADERS: Type.Boolean({
+    default: false,
+    description: 'Whether the API sends the headers of helmet'
+  }),
+  METRICS_PORT: Type.Optional(Type.Integer({
+    minimum: 0,
+    maximum: 65535,
+    description: 'The port to serve `/metrics` on, for Prometheus; `0` for any that is free'
+  })),
+  MAX_EVENT_LOOP_DELAY: Type.Optional(Type.Integer({
+    minimum: 1,
+    description: 'How late the event loop may be before the API answers 503, in milliseconds'
+  })),
+  SHUTDOWN_DELAY: Type.Integer({
+    default: 0,
+    minimum: 0,
+    maximum: 600_000,
+    description: 'How long to go on serving after a signal to end, with `/readyz` at 503, in milliseconds'
+  }),
+  SHUTDOWN_GRACE: Type.Integer({
+    default: 8000,
+    minimum: 1,
+    maximum: 600_000,
+    description: 'How long requests may take to finish after that, in milliseconds'
   })
+}, {
+  dependencies: { REDIS_URL: ['RATE_LIMIT_MAX'] }
 })
 
 export type Config = Static<typeof Config>

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import { Type, type SchemaOptions, type Static, type TSchema } from '@sinclair/typebox'
+import { Type, type SchemaOptions, type Static, type TObject, type TSchema } from '@sinclair/typebox'
 
 export { Type }
 
@@ -16,9 +16,19 @@ export function json (schema: TSchema, options: SchemaOptions = {}) {
   return Type.Unsafe<string>(ref(schema, options))
 }
 
-/** The response that is a list of such records. */
+/** The response that is a list of such records, or a page of it. */
 export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
-  return Type.Unsafe<string | Uint8Array | Readable>(Type.Array(ref(schema), { examples: [schema.examples], ...options }))
+  return Type.Unsafe<string | Uint8Array | Readable>(Type.Array(ref(schema), {
+    examples: [schema.examples],
+    headers: { Link: Type.String({ description: 'The next page, where a limit was set and there is more' }) },
+    ...options
+  }))
+}
+
+/** What a client sends of a record whose id the service gives. */
+export function withoutId<T extends TObject> (schema: T) {
+  const { id, ...example } = schema.examples[0]
+  return Type.Omit(schema, ['id'], { $id: `New${schema.$id}`, description: schema.description, examples: [example] })
 }
 
 /** One of these strings. A union of literals would say the same at length, in the document and in each error. */
@@ -30,11 +40,31 @@ export function oneOf<const T extends readonly string[]> (values: T, options: Sc
 export const Id = Type.Integer({
   minimum: Number.MIN_SAFE_INTEGER,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: 'Chosen by the client; need not be unique'
+  description: 'Any integer that JSON carries exactly'
 })
+
+/** Who gives a record its id, as the document says it. */
+export const idsBy = {
+  client: 'The client chooses the id, which need not be unique.',
+  server: 'The service gives the id, which is unique; one that is sent is ignored.'
+}
 
 /** An id as a path names it: without bounds, since one that no record can have is merely not found. */
 export const PathId = Type.Integer({ description: 'The id to look for', examples: [1] })
+
+/** Which part of a list to give. Without a limit, it is the whole. */
+export const PageQuery = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'How many records to give at most; all of them where it is not set' })),
+  after: Type.Optional(Type.String({ description: 'Where to go on, as the `Link` of the page before tells' }))
+})
+
+/** What a POST may say of itself. */
+export const CreationHeaders = Type.Object({
+  'idempotency-key': Type.Optional(Type.String({
+    pattern: '^[!-~]{1,255}$',
+    description: '1 to 255 visible ASCII characters that stand for this request; sent again within 24 hours, it is answered again and not done again'
+  }))
+})
 
 /** A string as a record holds it: a lone surrogate has no UTF-8 form, so it could not be given back. */
 export const Text = Type.String({
@@ -67,28 +97,64 @@ export const InvalidRequest = Type.Object({
 
 /** What the service says when it does not serve, by status. */
 export const details = {
+  401: 'A bearer token is required',
   404: 'Not found',
   405: 'Method not allowed',
   408: 'The request took too long to arrive',
+  409: 'A request with this Idempotency-Key is being served',
   413: 'The body is too large',
   414: 'The path is too long',
   417: 'The only expectation that can be met is 100-continue',
+  422: 'This Idempotency-Key stands for another request',
+  429: 'Too many requests',
   431: 'The headers are too large',
   500: 'Internal server error',
   503: 'The database cannot serve for the moment'
 } as const
 
+/** What the service says of a token that it does not know. */
+export const unknownToken = 'The bearer token is not known'
+
+/**
+ * How an operation says that it asks for a bearer token. @fastify/swagger fails where a `security` names a scheme that
+ * the app which has it does not describe, so only our own document turns this into one.
+ */
+export const asksForToken = { 'x-authorization': 'bearer' }
+
 /** What `/readyz` says while the service closes. */
 export const shuttingDown = 'Shutting down'
 
-const failures = {
+/** What the service says when it has more to do than it can. */
+export const overloaded = 'The service is overloaded'
+
+/** When to try again. */
+const retryAfter = { 'Retry-After': Type.Integer({ description: 'When to try again, in seconds from now' }) }
+
+/** How much of its rate a client has left. */
+export const rateHeaders = {
+  'X-RateLimit-Limit': Type.Integer({ description: 'How many requests a client may make in a window' }),
+  'X-RateLimit-Remaining': Type.Integer({ description: 'How many of them are left' }),
+  'X-RateLimit-Reset': Type.Integer({ description: 'When the next window begins, in seconds from now' })
+}
+
+export const failures = {
   400: ref(InvalidRequest, { description: 'The request does not have the form that this document asks for' }),
+  401: ref(ErrorBody, {
+    description: 'The request has no bearer token that the service knows',
+    headers: { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }
+  }),
   404: ref(ErrorBody, { description: 'No record has that id' }),
+  409: ref(ErrorBody, { description: 'The first request with that Idempotency-Key is still being served' }),
   413: ref(ErrorBody, { description: 'The body is larger than the service accepts' }),
+  422: ref(ErrorBody, { description: 'The Idempotency-Key was used with another body' }),
+  429: ref(ErrorBody, {
+    description: 'The client makes more requests than it may',
+    headers: { ...retryAfter, ...rateHeaders }
+  }),
   500: ref(ErrorBody, { description: 'The service failed' }),
   503: ref(ErrorBody, {
     description: 'The service cannot serve for the moment',
-    headers: { 'Retry-After': Type.Integer({ description: 'When to try again, in seconds from now' }) }
+    headers: retryAfter
   }),
   '4xx': ref(ErrorBody, { description: 'HTTP is misused, or the request takes too long' })
 }

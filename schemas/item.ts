@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { Id, Text } from './http.js'
+import { Id, Text, withoutId } from './http.js'
 
 export const Item = Type.Object({
   id: Id,
@@ -12,3 +12,5 @@ export const Item = Type.Object({
 })
 
 export type Item = Static<typeof Item>
+
+export const NewItem = withoutId(Item)

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { Id, Text } from './http.js'
+import { Id, Text, withoutId } from './http.js'
 
 export const User = Type.Object({
   id: Id,
@@ -11,3 +11,5 @@ export const User = Type.Object({
 })
 
 export type User = Static<typeof User>
+
+export const NewUser = withoutId(User)

@@ -1,15 +1,22 @@
-import Fastify from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
+import auth from '../plugins/auth.js'
+import cors from '../plugins/cors.js'
 import docs from '../plugins/docs.js'
 import errors from '../plugins/errors.js'
+import headers from '../plugins/headers.js'
 import health from '../plugins/health.js'
 import json from '../plugins/json.js'
+import limits from '../plugins/limits.js'
+import metrics from '../plugins/metrics.js'
 import notFound from '../plugins/not-found.js'
+import overload from '../plugins/overload.js'
+import stores from '../plugins/stores.js'
 import wire, { wireOptions } from '../plugins/wire.js'
 import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
 import { OneLineARequest } from './log.js'
 
-/** The service as a whole: a host of the plugin, with the pages and probes of a deployment around it. */
+/** The service as a whole: a host of the plugin, with all that a deployment wants around it. */
 export function buildApp (config: Config, log?: { write (line: string): void }) {
   const app = Fastify({
     ...wireOptions,
@@ -19,25 +26,42 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
       childLoggerFactory: logger => logger
     },
     bodyLimit: config.BODY_LIMIT,
+    trustProxy: config.TRUST_PROXY,
+    // A client has a minute to send a request, half of it for the headers, and 72 seconds between two of them.
     requestTimeout: 60_000,
+    http: { headersTimeout: 30_000, connectionsCheckingInterval: 5000 },
+    keepAliveTimeout: 72_000,
     // A database has time-outs of its own, and to migrate may take long.
     pluginTimeout: 0,
     // What arrives while the service closes is still served; only /readyz says no.
     return503OnClosing: false
   })
 
-  app.register(wire)
+  app.register(wire, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
   app.register(errors)
   app.register(json)
   app.register(notFound)
+  if (config.CORS_ORIGIN) app.register(cors, { origins: config.CORS_ORIGIN.split(',') })
   if (config.DOCS) app.register(docs)
   app.register(health)
-  app.register(itemsUsers, {
-    prefix: config.API_PREFIX,
+  if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.HOST })
+  app.register(stores, {
     store: config.DATABASE_URL,
     databaseTimeout: config.DATABASE_TIMEOUT,
-    databaseConnections: config.DATABASE_CONNECTIONS
+    databaseConnections: config.DATABASE_CONNECTIONS,
+    ids: config.IDS
   })
+  app.register(api)
 
   return app
+
+  /** The collections, under each prefix, and what guards them. */
+  async function api (app: FastifyInstance) {
+    const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, RATE_LIMIT_MAX } = config
+    if (config.SECURITY_HEADERS) app.register(headers)
+    if (MAX_EVENT_LOOP_DELAY) app.register(overload, { maxEventLoopDelay: MAX_EVENT_LOOP_DELAY })
+    if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
+    if (RATE_LIMIT_MAX) app.register(limits, { max: RATE_LIMIT_MAX, window: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
+    for (const prefix of config.API_PREFIX.split(',')) app.register(itemsUsers, { prefix, store: app.stores, ids: config.IDS })
+  }
 }

@@ -3,6 +3,7 @@ import errors from '../plugins/errors.js'
 import items from '../plugins/items.js'
 import json from '../plugins/json.js'
 import notFound from '../plugins/not-found.js'
+import operationIds from '../plugins/operation-ids.js'
 import stores, { type StoresOptions } from '../plugins/stores.js'
 import users from '../plugins/users.js'
 import validation from '../plugins/validation.js'
@@ -19,23 +20,31 @@ export interface ItemsUsersOptions extends StoresOptions {
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
 const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '', ...options }) {
+  const { ids } = options
+  app.register(operationIds)
   app.register(validation)
   app.register(errors)
   app.register(json)
   app.register(stores, options)
   // Without a prefix, the paths we do not know are the host's.
   if (prefix.length > 1) app.register(notFound)
-  app.register(items, { prefix: '/items' })
-  app.register(users, { prefix: '/users' })
+  app.register(items, { prefix: '/items', ids })
+  app.register(users, { prefix: '/users', ids })
 }
 
 export default itemsUsers
+export { default as auth, type AuthOptions } from '../plugins/auth.js'
+export { default as cors, type CorsOptions } from '../plugins/cors.js'
 export { default as docs } from '../plugins/docs.js'
 export { default as errors } from '../plugins/errors.js'
+export { default as headers } from '../plugins/headers.js'
 export { default as health } from '../plugins/health.js'
+export { default as limits, type LimitsOptions } from '../plugins/limits.js'
+export { default as metrics, type MetricsOptions } from '../plugins/metrics.js'
 export { default as notFound } from '../plugins/not-found.js'
+export { default as overload, type OverloadOptions } from '../plugins/overload.js'
 export { default as wire, wireOptions } from '../plugins/wire.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'
 export type { Stores } from '../plugins/stores.js'
-export type { Store } from '../plugins/stores/store.js'
+export type { List, Page, Store } from '../plugins/stores/store.js'

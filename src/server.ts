@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import { CannotOpen } from '../plugins/stores/store.js'
 import { buildApp } from './app.js'
@@ -17,13 +18,15 @@ try {
 
 async function start () {
   const config = readConfig()
-  const { HOST: host, PORT: port, API_PREFIX: api } = config
+  const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_GRACE } = config
   const log = logStream()
   const app = buildApp(config, log)
 
-  // Eight seconds, since a container is killed after ten. What ends the process by itself has its own exit code.
-  const { close } = closeWithGrace({ delay: 8000, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
+  // What ends the process by itself has its own exit code.
+  const delay = SHUTDOWN_DELAY + SHUTDOWN_GRACE
+  const { close } = closeWithGrace({ delay, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
     if (err) app.log.fatal({ err }, 'closing after an error')
+    else await letGo()
     await app.close()
     log.flushSync()
   })
@@ -42,13 +45,26 @@ async function start () {
     })
   }
 
-  await app.ready()
-  await app.listen({
-    host,
-    port,
-    listenTextResolver: at => `API at ${at}${api}` + (config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : '')
-  }).catch(({ code, message }) => {
-    const reason = code === 'EADDRINUSE' ? 'the port is taken; set PORT to another one' : message
-    throw new ConfigError(`Cannot listen on ${host}:${port}: ${reason}.`)
-  })
+  await app.ready().then(undefined, cannotListen('METRICS_PORT'))
+  await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
+
+  /** Has those who send requests here find out that they should not, while they are still served. */
+  async function letGo () {
+    if (SHUTDOWN_DELAY === 0) return
+    app.turnUnready()
+    await sleep(SHUTDOWN_DELAY)
+  }
+
+  function welcome (at: string) {
+    const api = config.API_PREFIX.split(',').map(prefix => at + prefix).join(' and ')
+    return `API at ${api}` + (config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : '')
+  }
+
+  function cannotListen (variable: 'PORT' | 'METRICS_PORT') {
+    return (error: NodeJS.ErrnoException) => {
+      if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
+      const reason = error.code === 'EADDRINUSE' ? `the port is taken; set ${variable} to another one` : error.message
+      throw new ConfigError(`Cannot listen on ${host}:${config[variable]}: ${reason}.`)
+    }
+  }
 }

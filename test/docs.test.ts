@@ -10,10 +10,10 @@ const operations = {
   'GET /livez': ['isLive', '200 400 4XX 500 503'],
   'GET /readyz': ['isReady', '200 400 4XX 500 503'],
   'GET /api/items': ['listItems', '200 400 4XX 500 503'],
-  'POST /api/items': ['createItem', '201 400 413 4XX 500 503'],
+  'POST /api/items': ['createItem', '201 400 409 413 422 4XX 500 503'],
   'GET /api/items/{item_id}': ['getItem', '200 400 404 4XX 500 503'],
   'GET /api/users': ['listUsers', '200 400 4XX 500 503'],
-  'POST /api/users': ['createUser', '201 400 413 4XX 500 503'],
+  'POST /api/users': ['createUser', '201 400 409 413 422 4XX 500 503'],
   'GET /api/users/{id}': ['getUser', '200 400 404 4XX 500 503'],
   'DELETE /api/users/{id}': ['deleteUser', '204 400 404 413 4XX 500 503']
 }
@@ -131,6 +131,23 @@ test('in a browser', { timeout: 120_000 }, async t => {
       })
     }
   }
+
+  t.test('a token goes into "Authorize", and "Try it out" bears it', async t => {
+    const guarded = build(t, { AUTH_TOKENS: 'sesame' })
+    await guarded.listen({ port: 0 })
+    const { page, problems } = await open(`http://127.0.0.1:${(guarded.server.address() as AddressInfo).port}/docs`)
+    await page.click('.auth-wrapper .authorize')
+    await page.fill('.auth-container input', 'sesame')
+    await page.click('.auth-btn-wrapper .authorize')
+    await page.click('.auth-btn-wrapper .btn-done')
+    await screenshot(page, 'authorized')
+    await page.click('#operations-items-listItems .opblock-summary-control')
+    await page.click('#operations-items-listItems .try-out__btn')
+    await page.click('#operations-items-listItems .execute')
+    await page.waitForSelector('#operations-items-listItems .live-responses-table tbody .response-col_status')
+    t.match(await page.textContent('#operations-items-listItems .live-responses-table tbody .response-col_status'), /200/)
+    t.same(problems, [])
+  })
 
   /** Opens a page and notes what its console complains of, and every request to another origin. */
   async function open (url: string) {

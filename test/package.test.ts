@@ -27,6 +27,29 @@ test('the curl lines of the README answer as it says', async t => {
   t.equal(count, 5)
 })
 
+test('the sections of the README that ready it for the internet say what is so', async t => {
+  const readme = await readFile('README.md', 'utf8')
+  const [, part = ''] = /\n## Ready it for the internet\n(.+?)\n## /s.exec(readme) ?? []
+  const sections = part.split('\n### ').slice(1)
+  t.equal(sections.length, 9)
+  for (const section of sections) {
+    const [, settings = ''] = /^(.+) npm start$/m.exec(section) ?? []
+    const app = build(t, Object.fromEntries(settings.split(' ').map(setting => setting.split('='))))
+    const examples = [...section.matchAll(/^curl -i '?http:\/\/127\.0\.0\.1:3000([^\s']+)'?(?: -H '(.+?): (.+?)')?(?: -d '(.+)')?\n```\n```http\nHTTP\/1\.1 (\d+) (.+)\n((?:.+\n)*)\n(.+)$/gm)]
+    t.ok(examples.length > 0 || section.startsWith('Metrics'), section.slice(0, 20))
+    for (const [, url, header, value, body, status, phrase, headers = '', answer] of examples) {
+      const response = await app.inject({ method: body ? 'POST' : 'GET', url, body, headers: header ? { [header]: value } : {} })
+      t.equal(response.statusCode, Number(status))
+      t.equal(response.statusMessage, phrase)
+      t.equal(response.body, answer)
+      for (const line of headers.trim().split('\n').filter(Boolean)) {
+        const [name = '', ...rest] = line.split(': ')
+        t.equal(String(response.headers[name]), rest.join(': '))
+      }
+    }
+  }
+})
+
 test('no file of the package names a host of a registry', async t => {
   t.notMatch(await readFile('package-lock.json', 'utf8'), /"resolved"/)
 })

@@ -153,7 +153,9 @@ test('a store may take its time', async t => {
     append: record => later(JSON.stringify(record)),
     first: id => later(id === 7 ? JSON.stringify(item) : undefined),
     list: () => later(Buffer.from(JSON.stringify([item]))),
-    removeFirst: () => later(false)
+    page: () => later({ list: '[]' }),
+    removeFirst: () => later(false),
+    size: () => later(1)
   }
   await app.register(validation)
   await app.register(errors)
@@ -176,7 +178,7 @@ test('a schema of one\'s own is validated and explained in the same way', async 
   app.addSchema({ ...Code, maxLength: 99 })
   app.get('/', { schema: { querystring: { type: 'object', properties: { n: { type: 'integer' }, code: { $ref: 'Code' } } } } },
     async request => request.query)
-  t.same((await app.inject('/?n=5&code=abc&more=1')).json(), { n: 5, code: 'abc' })
+  t.same((await app.inject('/?n=5&code=abc&more=1')).json(), { n: 5, code: 'abc', more: '1' })
   t.same((await app.inject('/?n=5x&code=ABCD')).json(), invalidBody('query',
     ['/n', 'must be an integer'],
     ['/code', 'must NOT have more than 3 characters'],
@@ -194,7 +196,7 @@ test('an address that is none is refused, and stores of a host\'s own are used a
   await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {
     message: 'The store must be memory, sqlite:PATH or postgres://…'
   })
-  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', removeFirst: () => false }
+  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]' }), removeFirst: () => false, size: () => 1 }
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
   t.equal((await app.inject('/api/items')).body, '[3]')

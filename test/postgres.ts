@@ -111,7 +111,7 @@ function findBinaries (folder: string) {
   }
 }
 
-async function freePort () {
+export async function freePort () {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo

@@ -9,14 +9,25 @@ import { OneLineARequest, readable } from '../src/log.js'
 import { build } from './helper.js'
 import { start } from './process.js'
 
-const databaseDefaults = { DATABASE_URL: 'memory', DATABASE_TIMEOUT: 5000, DATABASE_CONNECTIONS: 10 }
+const defaults = {
+  HOST: '127.0.0.1',
+  LOG_LEVEL: 'info',
+  IDS: 'client',
+  DATABASE_URL: 'memory',
+  DATABASE_TIMEOUT: 5000,
+  DATABASE_CONNECTIONS: 10,
+  RATE_LIMIT_WINDOW: 60_000,
+  SECURITY_HEADERS: false,
+  SHUTDOWN_DELAY: 0,
+  SHUTDOWN_GRACE: 8000
+}
 
 test('the configuration has its defaults, reads its variables and ignores all others', async t => {
   t.same(readConfig({}), {
-    ...databaseDefaults, HOST: '127.0.0.1', PORT: 3000, LOG_LEVEL: 'info', API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
+    ...defaults, PORT: 3000, API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
   })
   t.same(readConfig({ PORT: '0', API_PREFIX: '/api/v1', DOCS: 'false', BODY_LIMIT: '1', PATH: '/bin', port: '1' }), {
-    ...databaseDefaults, HOST: '127.0.0.1', PORT: 0, LOG_LEVEL: 'info', API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
+    ...defaults, PORT: 0, API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
   })
   t.equal(readConfig().PORT, 3000)
 })
@@ -24,7 +35,7 @@ test('the configuration has its defaults, reads its variables and ignores all ot
 test('the README lists every variable with its default and description', async t => {
   const readme = await readFile('README.md', 'utf8')
   for (const [name, { default: value, description }] of Object.entries(Config.properties)) {
-    t.match(readme, `| \`${name}\` | \`${value}\` | ${description} |`)
+    t.match(readme, `| \`${name}\` | ${value === undefined ? '–' : `\`${value}\``} | ${description} |`)
   }
   t.equal(readme.match(/^\| `[A-Z_]+` \|/gm)?.length, Object.keys(Config.properties).length)
 })
@@ -38,7 +49,7 @@ test('a bad configuration ends the process with one message that names every fau
     '  HOST must not be empty',
     '  PORT must be an integer',
     '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
-    '  API_PREFIX must be a path such as `/api`, under which the collections are served',
+    '  API_PREFIX must be a path such as `/api`, or several between commas, under which the collections are served',
     '  DATABASE_URL must be `memory`, `sqlite:PATH` or `postgres://…`, where the collections are kept',
     '  DATABASE_CONNECTIONS must be at least 2',
     '  BODY_LIMIT must be at least 1',

@@ -24,7 +24,7 @@ onEveryEngine((t, address, engine) => {
     const engine = await engineAt(address(), databaseDefaults)
     t.teardown(engine.close)
     const store = await engine.open({ name: 'things', schema: Item, start: start.slice(0, 1) })
-    await Promise.all(start.slice(1).map(store.append))
+    await Promise.all(start.slice(1).map(record => store.append(record)))
     return store
   }
 
@@ -57,11 +57,11 @@ onEveryEngine((t, address, engine) => {
     for (const size of [0, 1, 2, 999, 1000, 1001, 2000, 5000, 50_000]) {
       const more = Array.from({ length: size - model.length }, (_, n) => item(model.length + n, `Zoë "${n}"\n🫖`))
       model.push(...more)
-      await Promise.all(more.map(store.append))
+      await Promise.all(more.map(record => store.append(record)))
       t.ok(await read(store.list()) === encodeList(model), `${size} records`)
     }
     const large = [200_000, 64 * 1024, 64 * 1024 - 64, 1, 1_000_000].map((length, n) => item(-n, 'x'.repeat(length)))
-    await Promise.all(large.map(store.append))
+    await Promise.all(large.map(record => store.append(record)))
     t.equal(await store.first(-1), JSON.stringify(large[1]))
     t.ok(await read(store.list()) === encodeList([...model, ...large]))
   })
@@ -83,7 +83,7 @@ onEveryEngine((t, address, engine) => {
   t.test('records that come together are kept in the order of their coming', async t => {
     const store = await open(t, [])
     const model = Array.from({ length: 1000 }, (_, n) => item(n % 7, `number ${n}`))
-    t.same(await Promise.all(model.map(store.append)), model.map(encode))
+    t.same(await Promise.all(model.map(record => store.append(record))), model.map(encode))
     t.equal(await read(store.list()), JSON.stringify(model))
   })
 

@@ -1,20 +1,38 @@
 import { encoderOf } from './encode.js'
+import { digestOf, idGiven, keysInMemory } from './keys.js'
 import { segmentedJson } from './segments.js'
 import type { Collection, Identified, Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
-export function memory<T extends Identified> ({ schema, start }: Pick<Collection<T>, 'schema' | 'start'>): Store<T> {
+export function memory<T extends Identified> ({ schema, start, numbered }: Omit<Collection<T>, 'name'>): Store<T> {
   const encode = encoderOf<T>(schema)
   const records = segmentedJson()
+  const keys = keysInMemory()
   // Positions of records: the first with an id and, where there are more, each one's next and the last.
   const firstById = new Map<number, number>()
   const nextAfter = new Map<number, number>()
   const lastById = new Map<number, number>()
+  let lastId = Math.max(0, ...start.map(({ id }) => id))
+  let size = 0
 
-  start.forEach(append)
-  return { append, first, list: records.list, removeFirst }
+  start.forEach(add)
+  return { append, first, list: records.list, page: (limit, after = 0) => records.page(limit, after), removeFirst, size: () => size }
 
-  function append (record: T) {
+  function append (record: T | Omit<T, 'id'>, key?: string): string {
+    if (key !== undefined) return appendOnce(key, record)
+    return add((numbered ? { ...record, id: ++lastId } : record) as T)
+  }
+
+  function appendOnce (key: string, record: T | Omit<T, 'id'>) {
+    const digest = digestOf(encode(record as T))
+    const given = idGiven(keys.get(key), digest)
+    if (given !== undefined) return encode({ ...record, id: given } as T)
+    const json = append(record)
+    keys.set(key, { digest, id: numbered ? lastId : (record as T).id })
+    return json
+  }
+
+  function add (record: T) {
     const { id } = record
     const json = encode(record)
     const position = records.add(json)
@@ -25,6 +43,7 @@ export function memory<T extends Identified> ({ schema, start }: Pick<Collection
       nextAfter.set(lastById.get(id) ?? first, position)
       lastById.set(id, position)
     }
+    size++
     return json
   }
 
@@ -45,6 +64,7 @@ export function memory<T extends Identified> ({ schema, start }: Pick<Collection
       firstById.set(id, next)
       nextAfter.delete(position)
     }
+    size--
     return true
   }
 }

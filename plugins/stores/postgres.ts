@@ -1,7 +1,11 @@
 import pg from 'pg'
 import { grouped } from './grouped.js'
-import { patience, Unavailable, Unstorable, type Collection, type Engine, type EngineLimits, type Identified, type Store } from './store.js'
-import { migrate, tableOf, type Row } from './table.js'
+import { digestOf, oldestKept, type Use } from './keys.js'
+import {
+  KeyConflict, largestCounted, patience, Unavailable, Unstorable,
+  type Collection, type Engine, type EngineLimits, type Identified, type Store
+} from './store.js'
+import { keysTable, migrate, tableOf, type Hold, type Row } from './table.js'
 
 /** An integer comes as text, since it might be too large for a number; ours are not. */
 const types = {
@@ -9,7 +13,7 @@ const types = {
 }
 
 /** Keeps collections in PostgreSQL, where many instances of the service can share them. */
-export async function postgres (url: string, { timeout, connections }: EngineLimits): Promise<Engine> {
+export async function postgres (url: string, { timeout, connections: most }: EngineLimits): Promise<Engine> {
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
   // The server ends a statement that takes too long; where the server itself hangs, the client does.
   const limits = {
@@ -18,41 +22,54 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
     query_timeout: timeout,
     idle_in_transaction_session_timeout: timeout * patience * 2
   }
-  const queries = new pg.Pool({ ...limits, max: Math.ceil(connections / 2) })
+  const queries = new pg.Pool({ ...limits, max: Math.ceil(most / 2) })
   // A list keeps its connection for as long as its reader likes, so lists do not get all of them.
-  const lists = new pg.Pool({ ...limits, max: Math.max(1, Math.floor(connections / 2)) })
+  const lists = new pg.Pool({ ...limits, max: Math.max(1, Math.floor(most / 2)) })
   for (const pool of [queries, lists]) {
     // Who uses a connection learns of its loss by the query; when nobody does, the pool replaces it.
     pool.on('error', () => {})
     pool.on('connect', client => client.on('error', () => {}))
   }
 
-  return { open, check, close }
+  return { open, check, connections, close }
 
   async function open<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { start } = collection
-    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
-    const insertion = `
+    const { name, start, numbered } = collection
+    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
+    const counter = `"${name}_ids"`
+    const insertion = (columnsGiven: string) => `
       insert into ${table} (${columns})
-      select ${columns} from unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')})
+      select ${columnsGiven} from unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')})
       with ordinality as given (${columns}, position) order by position`
+    const insertGiven = {
+      name: `insert ${table}`,
+      text: numbered ? `${insertion(columns.replace('"id"', `nextval('${counter}')`))} returning id` : insertion(columns)
+    }
 
     await inTransaction(async function createOrUpgrade (client) {
-      await client.query(`select ${lock('migrations')}`) // instances that start together take turns
-      const created = await migrate(async sql => (await client.query(sql)).rows, collection, [
+      const query = async (sql: string) => (await client.query(sql)).rows
+      await query(`select ${lock('migrations')}`) // instances that start together take turns
+      const created = await migrate(query, collection, [
         `create table ${table} (position bigint generated always as identity primary key, ${definition})`,
         `create index on ${table} (id, position)`
       ])
-      if (created) await client.query(insertion, columnsOf(start))
+      if (created) await client.query(insertion(columns), columnsOf(start))
+      await migrate(query, keysTable, keysTable.creation)
+      if (!numbered) return
+      await query(`create sequence if not exists ${counter} owned by ${table}.id`)
+      await query(`lock table ${table} in share row exclusive mode`) // so that no other instance takes an id meanwhile
+      await query(`
+        select setval('${counter}', greatest) from ${counter},
+        (select max(id) as greatest from ${table} where id <= ${largestCounted}) as ids where greatest >= last_value`)
     })
 
     const insert = grouped(async function insertAll (records: T[]): Promise<(string | Error)[]> {
       try {
-        await query({ name: `insert ${table}`, text: insertion, values: columnsOf(records) })
-        return records.map(encode)
+        const { rows } = await query({ ...insertGiven, values: columnsOf(records) })
+        return numbered ? records.map((record, n) => encode({ ...record, ...rows[n] })) : records.map(encode)
       } catch (error) {
         if (!isRefusal(error)) throw error
-        if (records.length === 1) return [new Unstorable('', 'is refused by the database')]
+        if (records.length === 1) return [refused()]
         const half = Math.ceil(records.length / 2)
         return [...await insertAll(records.slice(0, half)), ...await insertAll(records.slice(half))]
       }
@@ -89,12 +106,14 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
       })
     })
 
-    const selectPage = { name: `page ${table}`, text: pageSelection('$1::bigint', '$2::int'), rowMode: 'array' as const }
+    const selectPiece = { name: `piece ${table}`, text: pieceSelection('$1::bigint', '$2::int'), rowMode: 'array' as const }
+    const selectEnd = { text: endSelection('$1::bigint', '$2::int'), rowMode: 'array' as const }
 
     return {
-      async append (record) {
-        checkText(record)
-        return insert(record)
+      async append (record, key) {
+        const given = record as T
+        checkText(given)
+        return key === undefined ? insert(given) : insertOnce(key, given)
       },
 
       async first (id) {
@@ -102,12 +121,55 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
       },
 
       async list () {
-        const list = await shortList(async (...values) => (await query({ ...selectPage, values })).rows)
-        return list ?? listByTransaction()
+        return (await page(Infinity)).list
       },
+
+      page,
 
       async removeFirst (id) {
         return Number.isSafeInteger(id) && deleteFirst(id)
+      },
+
+      async size () {
+        const { rows } = await query({ text: `select count(*) from ${table}`, rowMode: 'array' })
+        return Number(rows[0])
+      }
+    }
+
+    async function page (limit: number, after = 0) {
+      const page = await shortPage(async (...values) => (await query({ ...selectPiece, values })).rows, limit, after)
+      return page ?? longPage(await holdTransaction(), timeout * patience, limit, after)
+    }
+
+    /** Has the lock of a key for as long as its transaction takes; who finds it locked learns that it is being used. */
+    async function insertOnce (key: string, given: T) {
+      const digest = digestOf(encode(given))
+      const record = await answer(withConnection(async client => {
+        await client.query('begin')
+        const { rows: [locked] } = await client.query('select pg_try_advisory_xact_lock(hashtextextended($1, 0)) as free',
+          [`fastify-items-users ${name} ${key}`])
+        const outcome = locked.free ? await insertOrRecall(client) : new KeyConflict(409)
+        await client.query('commit')
+        return outcome
+      }))
+      if (record instanceof Error) throw record
+      return encode(record)
+
+      async function insertOrRecall (client: pg.PoolClient) {
+        const { rows: [use] } = await client.query<Use>(
+          'select digest, id from idempotency_keys where collection = $1 and key = $2 and at >= $3', [name, key, oldestKept()])
+        if (use) return use.digest === digest ? { ...given, id: use.id } : new KeyConflict(422)
+        const { rows: [row] } = await client.query<Identified>({ ...insertGiven, values: columnsOf([given]) })
+        const record = { ...given, ...row }
+        await client.query(`
+          insert into idempotency_keys values ($1, $2, $3, $4, $5)
+          on conflict (collection, key) do update set digest = excluded.digest, id = excluded.id, at = excluded.at`,
+        [name, key, digest, record.id, Date.now()])
+        await client.query(`
+          delete from idempotency_keys where (collection, key) in (
+            select collection, key from idempotency_keys where at < $1 order by at limit 10 for update skip locked)`,
+        [oldestKept()])
+        return record
       }
     }
 
@@ -117,7 +179,7 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
     }
 
     /** Reads in a transaction, which sees the collection as of now. */
-    async function listByTransaction () {
+    async function holdTransaction (): Promise<Hold> {
       // It has a time-out of its own; a connection that came after ours would be lost.
       const client = await lists.connect().catch(error => { throw failure(error) })
       const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
@@ -128,12 +190,20 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
         free()
         throw error
       }
-      return longList(async (...values) => (await answer(client.query<Row>({ ...selectPage, values }))).rows, free, timeout * patience)
+      return {
+        select: async (...values) => (await answer(client.query<Row>({ ...selectPiece, values }))).rows,
+        selectEnd: async (...values) => (await answer(client.query<Row>({ ...selectEnd, values }))).rows,
+        free
+      }
     }
   }
 
   async function check () {
     await query('select 1')
+  }
+
+  function connections () {
+    return { queries: useOf(queries), lists: useOf(lists) }
   }
 
   async function close () {
@@ -156,6 +226,19 @@ export async function postgres (url: string, { timeout, connections }: EngineLim
     } catch (error) {
       client.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
       throw error
+    }
+  }
+
+  /** Has a connection to itself for what takes several statements. Where that fails, so does its transaction. */
+  async function withConnection<R> (work: (client: pg.PoolClient) => Promise<R>) {
+    const client = await queries.connect()
+    try {
+      const result = await work(client)
+      client.release()
+      return result
+    } catch (error) {
+      client.release(true)
+      throw isRefusal(error) ? refused() : error
     }
   }
 
@@ -192,7 +275,15 @@ function lock (name: string) {
 
 /** What may pass is not a failure of the service; a refusal, a fault in a statement and one inside the server will not. */
 function failure (error: unknown) {
-  return isRefusal(error) || /^(42|XX)/.test(codeOf(error)) ? error : new Unavailable(error)
+  return isRefusal(error) || error instanceof Unstorable || /^(42|XX)/.test(codeOf(error)) ? error : new Unavailable(error)
+}
+
+function useOf ({ totalCount, idleCount, waitingCount }: pg.Pool) {
+  return { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
+}
+
+function refused () {
+  return new Unstorable('', 'is refused by the database')
 }
 
 /** Whether data is refused: for what it is, by a constraint, a view or a trigger, or for its size. */

@@ -1,11 +1,12 @@
 import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { List, Page } from './store.js'
 
 /** How many bytes a segment is made for; a record that is larger has one to itself. */
 const segmentSize = 64 * 1024
 /** How many records a segment holds at most: a position is its segment's number times this, plus the place in it. */
 const segmentPlaces = 4096
-/** The largest list that is kept in one piece between two changes. */
+/** The largest list that is given in one piece. */
 const wholeSize = 1024 * 1024
 
 const opening = Buffer.from('[')
@@ -28,7 +29,7 @@ export function segmentedJson () {
   let newest = 0
   let whole: string | Buffer | undefined
 
-  return { add, at, remove, list }
+  return { add, at, remove, list, page }
 
   /** Adds a record at the end and gives its position, by which it is known from then on. */
   function add (json: string) {
@@ -52,6 +53,12 @@ export function segmentedJson () {
     return bytes.toString('utf8', 1 + beginning(ends, place), ends[place])
   }
 
+  function bytesAt (position: number) {
+    const { bytes, ends } = segmentOf(position)
+    const place = position % segmentPlaces
+    return bytes.subarray(beginning(ends, place), ends[place])
+  }
+
   function remove (position: number) {
     const segment = segmentOf(position)
     const place = position % segmentPlaces
@@ -66,17 +73,29 @@ export function segmentedJson () {
     whole = undefined
   }
 
-  /** Every record as of now: small lists in one piece, which is made once; larger ones piece by piece. */
+  /** Every record as of now. Between two changes, a list is made once. */
   function list () {
     if (whole !== undefined) return whole
-    const pieces = Array.from(segments.values(), segment => segment.bytes.subarray(0, filled(segment)))
-    const json = [opening, ...pieces.slice(0, 1).map(first => first.subarray(1)), ...pieces.slice(1), closing]
-    const size = json.reduce((sum, { length }) => sum + length, 0)
-    if (size > wholeSize) return Readable.from(inTurn(json), { objectMode: false })
-    const bytes = Buffer.concat(json, size)
-    // Node writes a short string together with the headers, and a buffer after them.
-    whole = size > 4096 ? bytes : bytes.toString()
-    return whole
+    const list = joined(Array.from(segments.values(), segment => segment.bytes.subarray(0, filled(segment))))
+    if (!(list instanceof Readable)) whole = list
+    return list
+  }
+
+  /** So many of the records behind this position. */
+  function page (limit: number, after: number): Page {
+    const found: number[] = []
+    for (const position of behind(after)) if (found.push(position) > limit) break
+    const given = found.slice(0, limit)
+    return { list: joined(given.map(bytesAt)), ...found.length > limit && { next: given.at(-1) } }
+  }
+
+  /** The positions at which there is a record, from this one on. */
+  function * behind (position: number) {
+    let place = position % segmentPlaces + 1
+    for (let number = Math.floor(position / segmentPlaces); number <= newest; number++, place = 0) {
+      const { ends = [] } = segments.get(number) ?? {}
+      for (; place < ends.length; place++) if (beginning(ends, place) < Number(ends[place])) yield number * segmentPlaces + place
+    }
   }
 
   function segmentOf (position: number) {
@@ -93,6 +112,16 @@ function beginning (ends: number[], place: number) {
 
 function filled ({ ends }: Segment) {
   return beginning(ends, ends.length)
+}
+
+/** A list of records that stand behind commas: in one piece or, where that is much, piece by piece. */
+function joined (records: Buffer[]): List {
+  const pieces = [opening, ...records.slice(0, 1).map(first => first.subarray(1)), ...records.slice(1), closing]
+  const size = pieces.reduce((sum, { length }) => sum + length, 0)
+  if (size > wholeSize) return Readable.from(inTurn(pieces), { objectMode: false })
+  const bytes = Buffer.concat(pieces, size)
+  // Node writes a short string together with the headers, and a buffer after them.
+  return size > 4096 ? bytes : bytes.toString()
 }
 
 /** Gives one piece a turn of the event loop: a client that reads as fast as we write would keep all others waiting. */

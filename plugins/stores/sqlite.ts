@@ -4,8 +4,12 @@ import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import { grouped } from './grouped.js'
-import { patience, Unavailable, Unstorable, type Collection, type Engine, type EngineLimits, type Identified, type Store } from './store.js'
-import { migrate, tableOf, type Row } from './table.js'
+import { digestOf, idGiven, oldestKept } from './keys.js'
+import {
+  KeyConflict, largestCounted, patience, Unavailable, Unstorable,
+  type Collection, type Engine, type EngineLimits, type Identified, type Store
+} from './store.js'
+import { keysTable, migrate, tableOf, type Hold, type Row } from './table.js'
 
 interface Write {
   run (): unknown
@@ -15,6 +19,8 @@ interface Write {
 
 /** How many lists may be read at once, each by a connection of its own. */
 const maxReaders = 64
+/** How many places are counted in one turn of the event loop. */
+const countedAtOnce = 100_000
 
 /** Keeps collections in a file. Writes that come together share one transaction, which is on disk when they are answered. */
 export async function sqlite (name: string, { timeout }: EngineLimits): Promise<Engine> {
@@ -35,33 +41,49 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
     return inTransaction(() => writes.map(attempt)).catch(error => { throw unavailable(error) })
   }, { sizeOf: ({ size }) => size })
 
-  return { open: openCollection, check, close }
+  return { open: openCollection, check, connections, close }
 
   async function openCollection<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { start } = collection
-    const { table, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pageSelection, shortList, longList } = tableOf(collection)
+    const { name, start, numbered } = collection
+    const { table, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${columns.replaceAll(/[^,]+/g, '?')})`
-    const selectPage = pageSelection('?1', '?2')
+    const pieces = pieceSelection('?1', '?2')
 
     await inTransaction(async function createOrUpgrade () {
-      const created = await migrate(sql => database.prepare(sql).all() as { version: number }[], collection, [
+      const query = (sql: string) => database.prepare(sql).all() as { version: number }[]
+      const created = await migrate(query, collection, [
         `create table ${table} (position integer primary key autoincrement, ${definition})`,
-        `create index "${collection.name}_by_id" on ${table} (id)`
+        `create index "${name}_by_id" on ${table} (id)`
       ])
       if (created) for (const record of start) database.prepare(insertion).run(valuesOf(record))
+      await migrate(query, keysTable, keysTable.creation)
+      await migrate(query, { name: 'last_ids' }, ['create table last_ids (collection text primary key, id bigint not null)'])
+      if (numbered) {
+        query(`
+          insert into last_ids select '${name}', coalesce(max(id), 0) from ${table} where id between 0 and ${largestCounted}
+          on conflict do update set id = max(id, excluded.id)`)
+      }
     })
 
     const insert = database.prepare(insertion)
+    const nextId = database.prepare(`update last_ids set id = id + 1 where collection = '${name}' returning id`).raw()
+    const selectUse = database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw()
+    const keepUse = database.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`)
+    const forgetUses = database.prepare(`
+      delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? order by at limit 10)`)
     const selectFirst = database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`).raw()
-    const firstPage = database.prepare(selectPage).raw()
+    const selectPiece = database.prepare(pieces).raw()
+    const count = database.prepare(`select count(*) from ${table} where position between ? and ?`).raw()
+    const selectLast = database.prepare(`select coalesce(max(position), 0) from ${table}`).raw()
     const deleteFirst = database.prepare(
       `delete from ${table} where position = (select position from ${table} where id = ? order by position limit 1)`)
 
     return {
-      async append (record) {
-        checkText(record)
-        await write({ run: () => insert.run(valuesOf(record)), size: sizeOf(record) })
-        return encode(record)
+      async append (record, key) {
+        const given = record as T
+        checkText(given)
+        const run = key === undefined ? () => add(given) : () => addOnce(key, given)
+        return encode(await write({ run, size: sizeOf(given) }) as T)
       },
 
       first (id) {
@@ -70,33 +92,71 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
       },
 
       async list () {
-        const list = await shortList((...page) => reading(() => firstPage.all(page) as Row[]))
-        return list ?? reading(listByReader)
+        return (await page(Infinity)).list
       },
+
+      page,
 
       async removeFirst (id) {
         const { changes } = await write({ run: () => deleteFirst.run([id]), size: 0 }) as { changes: number }
         return changes > 0
+      },
+
+      /** Counts a part a turn, since to count is to look at every record. */
+      async size () {
+        let size = 0
+        const [last] = reading(() => selectLast.get() as [number])
+        for (let position = 1; position <= last; position += countedAtOnce) {
+          size += reading(() => count.get([position, position + countedAtOnce - 1]) as [number])[0]
+          await nextTurn()
+        }
+        return size
       }
     }
 
+    function add (given: T) {
+      const record = numbered ? { ...given, id: (nextId.get() as [number])[0] } : given
+      insert.run(valuesOf(record))
+      return record
+    }
+
+    function addOnce (key: string, given: T) {
+      const digest = digestOf(encode(given))
+      const use = selectUse.get([key, oldestKept()]) as [string, number] | undefined
+      const id = idGiven(use && { digest: use[0], id: use[1] }, digest)
+      if (id !== undefined) return { ...given, id }
+      const record = add(given)
+      keepUse.run([key, digest, record.id, Date.now()])
+      forgetUses.run([oldestKept()])
+      return record
+    }
+
+    async function page (limit: number, after = 0) {
+      const page = await shortPage((...piece) => reading(() => selectPiece.all(piece) as Row[]), limit, after)
+      return page ?? longPage(reading(holdReader), timeout * patience, limit, after)
+    }
+
     /** Reads from a connection of its own, in a transaction, which sees the collection as of now. */
-    function listByReader () {
+    function holdReader (): Hold {
       const reader = idleReaders.at(-1) ?? newReader()
       if (!reader.inTransaction) reader.exec('begin')
       reader.prepare(`select 1 from ${table} limit 1`).get() // the transaction sees what is there when it first looks
-      const nextPage = reader.prepare(selectPage).raw()
+      const nextPiece = reader.prepare(pieces).raw()
       let free = false
       idleReaders.pop() // only now, so that one that could not begin is not lost
-      return longList(async function select (...page) {
-        // One page of all the lists a turn of the event loop, so that other requests get theirs.
-        await (turn = turn.then(() => nextTurn()))
-        return free ? [] : nextPage.all(page) as Row[]
-      }, function giveBack () {
-        free = true
-        reader.exec('rollback')
-        idleReaders.push(reader)
-      }, timeout * patience)
+      return {
+        async select (...piece) {
+          // One piece of all the lists a turn of the event loop, so that other requests get theirs.
+          await (turn = turn.then(() => nextTurn()))
+          return free ? [] : nextPiece.all(piece) as Row[]
+        },
+        selectEnd: (...end) => reading(() => reader.prepare(endSelection('?1', '?2')).raw().all(end) as Row[]),
+        free () {
+          free = true
+          reader.exec('rollback')
+          idleReaders.push(reader)
+        }
+      }
     }
   }
 
@@ -134,9 +194,14 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
     try {
       return run()
     } catch (error) {
+      if (error instanceof KeyConflict) return error
       if (!database.inTransaction || !/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) throw error
       return new Unstorable('', 'is refused by the database')
     }
+  }
+
+  function connections () {
+    return { lists: { used: readers - idleReaders.length, idle: idleReaders.length, waiting: 0 } }
   }
 
   function close () {

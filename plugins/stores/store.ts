@@ -15,14 +15,31 @@ export type Eventually<T> = T | Promise<T>
  * store takes it as an object and from then on gives it as JSON, ready to be sent.
  */
 export interface Store<T extends Identified> {
-  /** Puts a record at the end, also where its id is taken, and gives it back. */
-  append (record: T): Eventually<string>
+  /**
+   * Puts a record at the end, also where its id is taken, and gives it back. Where the collection numbers its records,
+   * it gets the next id. With a key that was used within a day, it is not put there again: it is given back as it was,
+   * or refused with a `KeyConflict`, where it is another one.
+   */
+  append (record: T | Omit<T, 'id'>, key?: string): Eventually<string>
   /** Finds the first record with this id. */
   first (id: number): Eventually<string | undefined>
   /** Gives every record as of now, whole or, where that is much, in pieces; later changes do not show in it. */
-  list (): Eventually<string | Buffer | Readable>
+  list (): Eventually<List>
+  /** Gives as many records as of now, of those that are behind this position. */
+  page (limit: number, after?: number): Eventually<Page>
   /** Removes the first record with this id and tells whether there was one. */
   removeFirst (id: number): Eventually<boolean>
+  /** Tells how many records there are. */
+  size (): Eventually<number>
+}
+
+/** Records as the JSON of a list. */
+export type List = string | Buffer | Readable
+
+export interface Page {
+  list: List
+  /** The position of its last record, where there are more behind it. */
+  next?: number
 }
 
 /** What an engine has to know of a collection. */
@@ -31,6 +48,8 @@ export interface Collection<T extends Identified> {
   schema: TObject
   /** The records that it has when it is created. */
   start: T[]
+  /** Whether it gives its records their ids. */
+  numbered?: boolean
   /** For each version of its table but the newest, the SQL that leads to the next one. */
   upgrades?: string[]
 }
@@ -41,8 +60,17 @@ export interface Engine {
   open<T extends Identified> (collection: Collection<T>): Eventually<Store<T>>
   /** Fails where the engine cannot serve. */
   check (): Eventually<void>
+  /** How many connections there are for each purpose, by what they do. */
+  connections? (): Record<string, Connections>
   /** Gives back all that the engine holds; what it has acknowledged is kept. */
   close (): Eventually<void>
+}
+
+interface Connections {
+  used: number
+  idle: number
+  /** How many calls wait for one. */
+  waiting: number
 }
 
 export interface EngineLimits {
@@ -51,6 +79,9 @@ export interface EngineLimits {
   /** How many connections it may have. */
   connections: number
 }
+
+/** The largest id that is counted up from; what is beyond is left to clients, and never reached. */
+export const largestCounted = 2 ** 52
 
 /** How long a list holds what it needs while its reader takes nothing, in time-outs. */
 export const patience = 12
@@ -64,6 +95,13 @@ export class Unavailable extends Error {
 
   constructor (cause?: unknown, detail: string = details[503]) {
     super(detail, { cause })
+  }
+}
+
+/** A key stands for another request, or for one that is still being served. */
+export class KeyConflict extends Error {
+  constructor (readonly statusCode: 409 | 422) {
+    super(details[statusCode])
   }
 }
 

@@ -1,19 +1,30 @@
 import { Readable } from 'node:stream'
 import { encoderOf } from './encode.js'
-import { CannotOpen, Unstorable, type Collection, type Eventually, type Identified } from './store.js'
+import { CannotOpen, Unstorable, type Collection, type Eventually, type Identified, type Page } from './store.js'
 
 /** The column types that both databases know, by the types of a schema. */
 const columnTypes: Record<string, string> = { integer: 'bigint', number: 'double precision', string: 'text' }
 
-/** How many records of a list are read at once: as many as possible whose texts take no more than these bytes. */
-const pageSizes = [500, 20, 1]
-const pageBytes = 1024 * 1024
+/** How many records are read at once of a short list, and of a long one: as many as take no more than these bytes. */
+const shortSize = 1000
+const pieceSizes = [500, 20, 1]
+const pieceBytes = 1024 * 1024
 
 /** The values of a record in the order of its fields, and in the end its position. */
 export type Row = unknown[]
 
-/** Runs the selection of a page, with the position to begin after and the most records that it may have. */
-type SelectPage = (after: number, limit: number) => Eventually<Row[]>
+/** Selects a piece of a list: the position to begin after, and the most records that it may have. */
+type SelectPiece = (after: number, limit: number) => Eventually<Row[]>
+
+/** Selects the positions of two records: so many places further, and the one behind it. */
+type SelectEnd = (after: number, places: number) => Eventually<Row[]>
+
+/** What a long list reads from, until it is freed. */
+export interface Hold {
+  select: SelectPiece
+  selectEnd: SelectEnd
+  free (): void
+}
 
 /** How a collection is kept in a table: a column for each field, and one for the position. */
 export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) {
@@ -42,56 +53,78 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
       if (field) throw new Unstorable(`/${field}`, 'must not contain the character NUL, which the database cannot keep')
     },
 
-    /** Selects a page, or nothing where its texts are too large to be read at once. */
-    pageSelection (after: string, limit: string) {
+    /** Selects a piece, or nothing where its texts are too large to be read at once. */
+    pieceSelection (after: string, limit: string) {
       const next = `from ${table} where position > ${after}`
       const sizes = ['0', ...texts.map(field => `octet_length("${field}")`)].join(' + ')
       return `
-        select ${columns}, position ${next} and (${limit} = 1 or ${pageBytes} >=
+        select ${columns}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
           (select sum(size) from (select ${sizes} as size ${next} order by position limit ${limit}) as sizes))
         order by position limit ${limit}`
     },
 
-    /** The whole list, where it is no more than a page. */
-    async shortList (select: SelectPage) {
-      const { json, last } = await readPage(select, 0)
-      return last ? `[${json}]` : undefined
+    endSelection (after: string, places: string) {
+      return `select position from ${table} where position > ${after} order by position limit 2 offset ${places}`
+    },
+
+    /** A page, where it is short enough to be read at once. */
+    async shortPage (select: SelectPiece, limit: number, after: number): Promise<Page | undefined> {
+      const size = Math.min(limit, shortSize)
+      const rows = await select(after, size + 1)
+      const isMore = rows.length > size
+      if (isMore && size < limit) return
+      if (rows.length === 0 && (await select(after, 1)).length > 0) return
+      const given = rows.slice(0, size)
+      return { list: `[${given.map(encodeRow).join(',')}]`, ...isMore && { next: positionOf(given) } }
     },
 
     /**
-     * A list that is read page by page, as its reader takes it. When it ends, when its reader is gone, or when it has
+     * A page that is read piece by piece, as its reader takes it. When it ends, when its reader is gone, or when it has
      * waited too long for its reader, what it holds is freed.
      */
-    longList (select: SelectPage, free: () => void, patience: number) {
-      let position = 0
+    async longPage (hold: Hold, patience: number, limit: number, after: number): Promise<Page> {
+      let position = after
+      let left = limit
       const list = new Readable({
         async read () {
           clearTimeout(stalled)
           try {
-            const page = await readPage(select, position)
+            const piece = await readPiece(hold.select, position, left)
             if (this.destroyed) return
             stalled = giveUpLater()
-            const before = position === 0 ? '[' : page.json && ','
-            position = page.position
-            this.push(before + page.json + (page.last ? ']' : ''))
-            if (page.last) this.push(null)
+            const before = position === after ? '[' : piece.json && ','
+            position = piece.position
+            left -= piece.size
+            const last = piece.last || left === 0
+            this.push(before + piece.json + (last ? ']' : ''))
+            if (last) this.push(null)
           } catch (error) {
             this.destroy(error as Error)
           }
         },
         destroy (error, done) {
           clearTimeout(stalled)
-          free()
+          hold.free()
           done(error)
         }
       })
       // Who does not listen to the list, as none does who never reads it, does not want to hear that it is given up.
       list.on('error', () => {})
       let stalled = giveUpLater()
-      return list
+      return { list, next: limit === Infinity ? undefined : await nextOf() }
 
       function giveUpLater () {
         return setTimeout(() => list.destroy(new Error('The reader of a list has stalled')), patience).unref()
+      }
+
+      async function nextOf () {
+        try {
+          const [last, behind] = await hold.selectEnd(after, limit - 1)
+          return behind && positionOf([last])
+        } catch (error) {
+          list.destroy()
+          throw error
+        }
       }
     }
   }
@@ -102,16 +135,33 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
     return encode(record as T)
   }
 
-  async function readPage (select: SelectPage, after: number) {
+  async function readPiece (select: SelectPiece, after: number, left: number) {
     let rows: Row[] = []
     let last = false
-    for (const limit of pageSizes) {
+    for (const size of pieceSizes) {
+      const limit = Math.min(size, left)
       rows = await select(after, limit)
       last = rows.length < limit
       if (rows.length > 0) break
     }
-    return { json: rows.map(encodeRow).join(','), last, position: Number(rows.at(-1)?.at(-1)) }
+    return { json: rows.map(encodeRow).join(','), last, size: rows.length, position: positionOf(rows) }
   }
+}
+
+/** What stands beside the collections in a database: the keys that requests came with. */
+export const keysTable: Pick<Collection<Identified>, 'name'> & { creation: string[] } = {
+  name: 'idempotency_keys',
+  creation: [
+    `create table idempotency_keys (
+      collection text not null, key text not null, digest text not null, id bigint not null, at bigint not null,
+      primary key (collection, key))`,
+    'create index idempotency_keys_by_age on idempotency_keys (at)'
+  ]
+}
+
+/** The position of the last of these rows. */
+function positionOf (rows: (Row | undefined)[]) {
+  return Number(rows.at(-1)?.at(-1))
 }
 
 /**

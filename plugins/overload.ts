@@ -1,0 +1,17 @@
+import fp from 'fastify-plugin'
+import { Overload } from './errors.js'
+
+export interface OverloadOptions {
+  /** How late the event loop may be, in milliseconds. */
+  maxEventLoopDelay: number
+}
+
+/** Answers 503 at once, on all routes of its scope, while there is more to do than can be done. */
+export default fp<OverloadOptions>(async function overload (app, { maxEventLoopDelay }) {
+  await app.register(import('@fastify/under-pressure'), {
+    maxEventLoopDelay,
+    sampleInterval: 250,
+    retryAfter: 1,
+    customError: Overload
+  })
+}, { fastify: '5.x', name: 'overload' })

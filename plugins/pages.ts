@@ -1,0 +1,51 @@
+import { Readable } from 'node:stream'
+import type { Static } from '@sinclair/typebox'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { jsonType, type PageQuery } from '../schemas/http.js'
+import { invalid } from './errors.js'
+import { pathOf } from './paths.js'
+import type { Eventually, Identified, List, Store } from './stores/store.js'
+
+type Query = Static<typeof PageQuery>
+
+/** Answers with a list: the whole collection or, where there is a limit, a page of it that links to the next one. */
+export function sendList<T extends Identified> (
+  request: FastifyRequest, reply: FastifyReply, { limit, after }: Query, store: Store<T>
+): Eventually<List> {
+  reply.type(jsonType)
+  if (limit !== undefined) return sendPage(request, reply, store, limit, after)
+  if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required where there is after' }])
+  return bodyFor(request, store.list())
+}
+
+async function sendPage<T extends Identified> (
+  request: FastifyRequest, reply: FastifyReply, store: Store<T>, limit: number, after?: string
+) {
+  const { list, next } = await store.page(limit, after === undefined ? 0 : positionAt(after))
+  if (next !== undefined) {
+    const query = new URLSearchParams({ limit: String(limit), after: cursorTo(next) })
+    reply.header('link', `<${pathOf(request)}?${query}>; rel="next"`)
+  }
+  return bodyFor(request, list)
+}
+
+/** A position as clients see it: nothing that they would count with. */
+function cursorTo (position: number) {
+  return Buffer.from(String(position)).toString('base64url')
+}
+
+function positionAt (cursor: string) {
+  const position = Number(Buffer.from(cursor, 'base64url').toString())
+  if (Number.isSafeInteger(position) && position >= 0 && cursor === cursorTo(position)) return position
+  throw invalid('query', [{ path: '/after', message: 'must be from the link of a page' }])
+}
+
+/** Hands on a body, or for a HEAD only what it is: a stream would be read to its end for nobody. */
+function bodyFor<T> ({ method }: FastifyRequest, body: Eventually<T>): Eventually<T> {
+  return method === 'HEAD' ? Promise.resolve(body).then(unread) : body
+}
+
+function unread<T> (body: T) {
+  if (body instanceof Readable) body.destroy()
+  return body
+}

@@ -1,0 +1,50 @@
+import { createHash } from 'node:crypto'
+import { KeyConflict } from './store.js'
+
+/** How long a key stands for the request that came with it first, in milliseconds. */
+const lifetime = 24 * 60 * 60 * 1000
+/** How many keys are kept in memory; when there are more, the oldest are forgotten before their time. */
+const mostInMemory = 20_000
+
+/** What a key stands for: the record that was asked for, in short, and the id that it has. */
+export interface Use {
+  digest: string
+  id: number
+}
+
+/** Tells one record from another. */
+export function digestOf (json: string) {
+  return createHash('sha256').update(json).digest('base64url')
+}
+
+/** The moment before which a key is forgotten. */
+export function oldestKept () {
+  return Date.now() - lifetime
+}
+
+/** The id that a key has given already, if any; but not to another record. */
+export function idGiven (use: Use | undefined, digest: string) {
+  if (use && use.digest !== digest) throw new KeyConflict(422)
+  return use?.id
+}
+
+/** The keys of a collection in memory. */
+export function keysInMemory () {
+  const uses = new Map<string, Use & { at: number }>()
+
+  return {
+    get (key: string) {
+      const use = uses.get(key)
+      return use && use.at >= oldestKept() ? use : undefined
+    },
+
+    set (key: string, use: Use) {
+      uses.delete(key) // so that it is the newest
+      uses.set(key, { ...use, at: Date.now() })
+      for (const [oldest] of uses) {
+        if (uses.size <= mostInMemory) break
+        uses.delete(oldest)
+      }
+    }
+  }
+}

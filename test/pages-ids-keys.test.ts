@@ -1,0 +1,300 @@
+import type { FastifyInstance } from 'fastify'
+import { test, type Test } from 'tap'
+import { keysInMemory } from '../plugins/stores/keys.js'
+import { memory } from '../plugins/stores/memory.js'
+import { Item } from '../schemas/item.js'
+import { onEveryEngine } from './engines.js'
+import * as helper from './helper.js'
+
+const { collections, invalidBody } = helper
+const day = 24 * 60 * 60 * 1000
+
+/** The path of the next page, as the link of this one gives it. */
+function nextOf ({ headers: { link } }: { headers: Record<string, unknown> }) {
+  return link === undefined ? undefined : /^<([^>]+)>; rel="next"$/.exec(String(link))?.[1]
+}
+
+/** Reads page after page, and does something in between. */
+async function walk (app: FastifyInstance, first: string, between: () => unknown = () => {}) {
+  const pages: { id: number, name: string }[][] = []
+  for (let url: string | undefined = first; url !== undefined;) {
+    const response = await app.inject(url)
+    if (response.statusCode !== 200) throw new Error(response.body)
+    pages.push(response.json())
+    url = nextOf(response)
+    await between()
+  }
+  return pages
+}
+
+onEveryEngine((t, address, engine) => {
+  const build = (t: Test, env?: NodeJS.ProcessEnv) => helper.build(t, { DATABASE_URL: address(), ...env })
+
+  for (const { path, initial, record } of collections) {
+    const post = (app: FastifyInstance, payload: object, key?: string, url = path) =>
+      app.inject({ method: 'POST', url, payload, headers: key === undefined ? {} : { 'idempotency-key': key } })
+    const sizeOf = async (app: FastifyInstance) => (await app.inject(path)).json().length
+
+    t.test(`pages of ${path}`, async t => {
+      t.test('a limit gives a page that links to the next one, until there is no more', async t => {
+        const app = build(t)
+        const records = [initial, ...[2, 3, 4, 5].map(id => ({ ...record, id }))]
+        for (const payload of records.slice(1)) await post(app, payload)
+        const first = await app.inject(`${path}?limit=2&x=1`)
+        t.equal(first.body, JSON.stringify(records.slice(0, 2)))
+        t.match(nextOf(first), new RegExp(`^${path}\\?limit=2&after=[\\w-]+$`))
+        t.same(await walk(app, `${path}?limit=2`), [records.slice(0, 2), records.slice(2, 4), records.slice(4)])
+        for (const limit of [5, 6, 1000]) {
+          const whole = await app.inject(`${path}?limit=${limit}`)
+          t.equal(whole.body, JSON.stringify(records))
+          t.equal(whole.headers.link, undefined)
+        }
+        t.equal((await app.inject(path)).headers.link, undefined)
+      })
+
+      t.test('HEAD links to the next page too', async t => {
+        const app = build(t)
+        await post(app, record)
+        const response = await app.inject({ method: 'HEAD', url: `${path}?limit=1` })
+        t.equal(response.statusCode, 200)
+        t.equal(response.body, '')
+        t.ok(nextOf(response))
+      })
+
+      t.test('a limit or a cursor that is none is 400', async t => {
+        const app = build(t)
+        for (const [limit, message] of [
+          ['0', 'must be at least 1'], ['-1', 'must be at least 1'], ['1001', 'must be at most 1000'],
+          ['1.5', 'must be an integer'], ['x', 'must be an integer'], ['', 'must be an integer'], ['1&limit=2', 'must be an integer']
+        ] as const) {
+          const response = await app.inject(`${path}?limit=${limit}`)
+          t.equal(response.statusCode, 400, limit)
+          t.same(response.json(), invalidBody('query', ['/limit', message]))
+        }
+        for (const cursor of ['', 'x', '1', 'MQ==', 'LTE', 'MS41', 'MDE', 'MWU1', '%00', Buffer.from('9007199254740993').toString('base64url')]) {
+          const response = await app.inject(`${path}?limit=1&after=${cursor}`)
+          t.equal(response.statusCode, 400, cursor)
+          t.same(response.json(), invalidBody('query', ['/after', 'must be from the link of a page']))
+        }
+        const alone = await app.inject(`${path}?after=MQ`)
+        t.equal(alone.statusCode, 400)
+        t.same(alone.json(), invalidBody('query', ['/limit', 'is required where there is after']))
+      })
+
+      t.test('a page behind the end is empty', async t => {
+        const response = await build(t).inject(`${path}?limit=1&after=${Buffer.from(String(Number.MAX_SAFE_INTEGER)).toString('base64url')}`)
+        t.equal(response.body, '[]')
+        t.equal(response.headers.link, undefined)
+      })
+
+      t.test('a page has as many records as asked for, also where they are large', async t => {
+        const app = build(t)
+        const records = Array.from({ length: 30 }, (_, id) => ({ ...record, id, name: String(id).repeat(60_000) }))
+        for (const payload of records) await post(app, payload)
+        const pages = await walk(app, `${path}?limit=20`)
+        t.same(pages.map(({ length }) => length), [20, 11])
+        t.ok(JSON.stringify(pages.flat()) === JSON.stringify([initial, ...records]))
+        t.ok((await app.inject(`${path}?limit=31`)).body === JSON.stringify([initial, ...records]))
+        const head = await app.inject({ method: 'HEAD', url: `${path}?limit=20` })
+        t.ok(nextOf(head))
+      })
+    })
+
+    t.test(`ids of ${path}, by the service`, async t => {
+      const { id, ...fields } = record
+
+      t.test('it gives the next integer, and ignores one that is sent', async t => {
+        const app = build(t, { IDS: 'server' })
+        for (const [payload, next] of [[fields, 2], [{ id: 77, ...fields }, 3], [{ id: 'x', ...fields }, 4]] as const) {
+          const response = await post(app, payload)
+          t.equal(response.statusCode, 201)
+          t.equal(response.body, JSON.stringify({ id: next, ...fields }))
+          t.equal(response.headers.location, `${path}/${next}`)
+          t.equal((await app.inject(`${path}/${next}`)).body, response.body)
+        }
+        const response = await post(app, {})
+        t.equal(response.statusCode, 400)
+        t.notMatch(response.body, '/id')
+        t.match((await app.inject('/openapi.json')).json().components.schemas[path === '/api/items' ? 'NewItem' : 'NewUser'].required, Object.keys(fields))
+      })
+
+      t.test('those that come together get ids in the order of their coming', async t => {
+        const app = build(t, { IDS: 'server' })
+        await app.ready()
+        const created = await Promise.all(Array.from({ length: 200 }, (_, n) => post(app, { ...fields, name: `number ${n}` })))
+        t.same(created.map(response => response.json()), (await app.inject(path)).json().slice(1))
+        t.same(created.map(response => response.json().id), Array.from({ length: 200 }, (_, n) => n + 2))
+      })
+
+      if (engine === 'memory') return
+
+      t.test('no id is given twice, after a restart, a deletion, or ids of clients', async t => {
+        const url = address()
+        const client = build(t, { DATABASE_URL: url })
+        for (const id of [50, -3, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER]) await post(client, { ...record, id })
+        await client.close()
+        const first = build(t, { DATABASE_URL: url, IDS: 'server' })
+        t.equal((await post(first, fields)).json().id, 51)
+        t.equal((await post(first, fields)).json().id, 52)
+        if (path === '/api/users') t.equal((await first.inject({ method: 'DELETE', url: `${path}/52` })).statusCode, 204)
+        await first.close()
+        const next = build(t, { DATABASE_URL: url, IDS: 'server' })
+        const another = build(t, { DATABASE_URL: url, IDS: 'server' })
+        t.equal((await post(next, fields)).json().id, 53)
+        const created = await Promise.all(Array.from({ length: 100 }, (_, n) => post(n % 2 ? next : another, fields)))
+        t.same(created.map(response => response.json().id).sort((a, b) => a - b), Array.from({ length: 100 }, (_, n) => n + 54))
+      })
+
+      t.test('a collection that has become empty is numbered all the same', async t => {
+        const url = address()
+        const client = build(t, { DATABASE_URL: url })
+        if (path === '/api/users') await client.inject({ method: 'DELETE', url: `${path}/1` })
+        await client.close()
+        t.equal((await post(build(t, { DATABASE_URL: url, IDS: 'server' }), fields)).statusCode, 201)
+      })
+    })
+
+    t.test(`keys of ${path}`, async t => {
+      t.test('a POST that is sent again with its key is answered again, and not done again', async t => {
+        const app = build(t)
+        const first = await post(app, record, 'a')
+        t.equal(first.statusCode, 201)
+        for (const payload of [record, { ...record, extra: 1 }]) {
+          const again = await post(app, payload, 'a')
+          t.equal(again.statusCode, 201)
+          t.equal(again.body, first.body)
+          t.equal(again.headers.location, first.headers.location)
+        }
+        t.equal(await sizeOf(app), 2)
+        t.equal((await post(app, record, 'b')).statusCode, 201)
+        t.equal((await post(app, record)).statusCode, 201)
+        t.equal((await post(app, record)).statusCode, 201)
+        t.equal(await sizeOf(app), 5)
+      })
+
+      t.test('a key with another body is 422, and of another collection is another key', async t => {
+        const app = build(t)
+        await post(app, record, 'a')
+        const response = await post(app, { ...record, name: 'Other' }, 'a')
+        t.equal(response.statusCode, 422)
+        t.same(response.json(), { detail: 'This Idempotency-Key stands for another request' })
+        t.equal(await sizeOf(app), 2)
+        const [other] = collections.filter(collection => collection.path !== path)
+        t.equal((await post(app, other?.record ?? {}, 'a', other?.path)).statusCode, 201)
+      })
+
+      t.test('a key that is none is 400, and what is refused does not use a key', async t => {
+        const app = build(t)
+        for (const key of ['', ' ', 'é', 'two words', 'x'.repeat(256)]) {
+          const response = await post(app, record, key)
+          t.equal(response.statusCode, 400)
+          t.match(response.json().errors, [{ in: 'headers', path: '/idempotency-key', message: /^must be 1 to 255 visible ASCII characters/ }])
+        }
+        t.equal((await post(app, { ...record, name: 5 }, 'a')).statusCode, 400)
+        if (engine !== 'memory') t.equal((await post(app, { ...record, name: '\0' }, 'a')).statusCode, 400)
+        t.equal((await post(app, record, 'a')).statusCode, 201)
+        t.equal(await sizeOf(app), 2)
+      })
+
+      t.test('requests of one key that come together are done once; some are told to wait', async t => {
+        const app = build(t)
+        await app.ready()
+        const answers = await Promise.all(Array.from({ length: 20 }, () => post(app, record, 'a')))
+        t.ok(answers.some(({ statusCode }) => statusCode === 201))
+        for (const { statusCode, body } of answers) {
+          t.equal(body, statusCode === 201 ? JSON.stringify(record) : '{"detail":"A request with this Idempotency-Key is being served"}')
+          t.ok([201, 409].includes(statusCode))
+        }
+        t.equal(await sizeOf(app), 2)
+        t.equal((await post(app, record, 'a')).statusCode, 201)
+        t.equal(await sizeOf(app), 2)
+      })
+
+      t.test('a key stands for its request for a day', async t => {
+        const app = build(t)
+        await post(app, record, 'a')
+        const now = Date.now
+        t.teardown(() => { Date.now = now })
+        Date.now = () => now() + day - 1000
+        t.equal((await post(app, record, 'a')).statusCode, 201)
+        t.equal(await sizeOf(app), 2)
+        Date.now = () => now() + day + 1000
+        t.equal((await post(app, { ...record, name: 'Other' }, 'a')).statusCode, 201)
+        t.equal(await sizeOf(app), 3)
+        t.equal((await post(app, { ...record, name: 'Other' }, 'a')).statusCode, 201)
+        t.equal(await sizeOf(app), 3)
+      })
+
+      t.test('with ids by the service, it is the same id', async t => {
+        const { id, ...fields } = record
+        const app = build(t, { IDS: 'server' })
+        const first = await post(app, fields, 'a')
+        const again = await post(app, { ...fields, id: 9 }, 'a')
+        t.equal(first.body, JSON.stringify({ id: 2, ...fields }))
+        t.equal(again.body, first.body)
+        t.equal(again.headers.location, `${path}/2`)
+        t.equal((await post(app, fields, 'b')).json().id, 3)
+        t.equal(await sizeOf(app), 3)
+      })
+
+      if (engine === 'memory') return
+
+      t.test('it is so through another instance, after a restart, and when the record is gone', async t => {
+        const url = address()
+        const first = build(t, { DATABASE_URL: url })
+        const answer = await post(first, record, 'a')
+        const another = build(t, { DATABASE_URL: url })
+        t.equal((await post(another, record, 'a')).body, answer.body)
+        t.equal((await post(another, { ...record, name: 'Other' }, 'a')).statusCode, 422)
+        if (path === '/api/users') await another.inject({ method: 'DELETE', url: `${path}/7` })
+        await Promise.all([first.close(), another.close()])
+        const restarted = build(t, { DATABASE_URL: url })
+        t.equal((await post(restarted, record, 'a')).body, answer.body)
+        t.equal(await sizeOf(restarted), path === '/api/users' ? 1 : 2)
+      })
+    })
+  }
+
+  t.test('who walks all pages while others append and delete gets every user that was there throughout, once', async t => {
+    const app = build(t)
+    const create = (id: number) => app.inject({ method: 'POST', url: '/api/users', payload: { id, name: `number ${id}` } })
+    await Promise.all(Array.from({ length: 300 }, (_, n) => create(n + 2)))
+    const gone = new Set<number>()
+    let next = 1000
+    const pages = await walk(app, '/api/users?limit=7', async () => {
+      const id = 1 + (next * 7919) % 300
+      gone.add(id)
+      await Promise.all([create(next++), create(next++), app.inject({ method: 'DELETE', url: `/api/users/${id}` })].slice(next % 3))
+      // a walk would not end where two records were added for every page of them
+      if (next > 1060) next = 1000
+    })
+    const ids = pages.flat().map(({ id }) => id).filter(id => id <= 301)
+    const throughout = Array.from({ length: 301 }, (_, n) => n + 1).filter(id => !gone.has(id))
+    t.ok(gone.size > 20)
+    t.equal(new Set(ids).size, ids.length, 'none twice')
+    t.same(throughout.filter(id => !ids.includes(id)), [], 'none missing')
+  })
+})
+
+test('in memory, a page costs the same at the start and at the end of a million', async t => {
+  const store = memory<Item>({ schema: Item, start: [] })
+  for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
+  let position = 0
+  for (let n = 0; n < 999; n++) position = Number((await store.page(1000, position)).next)
+  const spend = (after: number) => Math.min(...Array.from({ length: 50 }, () => {
+    const start = performance.now()
+    store.page(100, after)
+    return performance.now() - start
+  }))
+  spend(0)
+  const [first, last] = [spend(0), spend(position)]
+  t.ok(last < first * 3, `${last / first} times as long at the end`)
+})
+
+test('keys in memory are so many at most, and the oldest are forgotten first', async t => {
+  const keys = keysInMemory()
+  for (let n = 0; n < 20_001; n++) keys.set(String(n), { digest: '', id: n })
+  t.equal(keys.get('0'), undefined)
+  t.equal(keys.get('1')?.id, 1)
+  t.equal(keys.get('20000')?.id, 20_000)
+})

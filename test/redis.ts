@@ -1,0 +1,38 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { newFolder } from './engines.js'
+import { freePort } from './postgres.js'
+
+/** Starts a Redis of the test's own, which a test may stop and kill: the machine's, since none comes from npm. */
+export async function startRedis (t: Test) {
+  const folder = newFolder(t)
+  const port = await freePort()
+  let server = await run()
+  t.teardown(() => server.kill('SIGKILL'))
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    async run () { server = await run() },
+    signal (name: NodeJS.Signals) { server.kill(name) },
+    async stop () {
+      server.kill('SIGKILL')
+      await once(server, 'exit')
+    }
+  }
+
+  async function run () {
+    const server = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', folder], { stdio: 'ignore' })
+    await once(server, 'spawn')
+    while (!await answers()) await sleep(20)
+    return server
+  }
+
+  function answers () {
+    return new Promise<boolean>(resolve => {
+      const socket = connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false))
+      socket.on('connect', () => socket.destroy())
+    })
+  }
+}
