@@ -1,18 +1,10 @@
 import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyBearerAuthOptions, verifyBearerAuthFactory } from '@fastify/bearer-auth'
+import type { onRequestAsyncHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { asksForToken, details, unknownToken } from '../schemas/http.js'
 import { describeFailure, unauthorized } from './errors.js'
 import { CannotOpen } from './stores/store.js'
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The bearer token of the request, where it is a good one. */
-    bearerToken?: string
-    /** Why the request will be refused. */
-    bearerRefusal?: Error
-  }
-}
 
 export interface AuthOptions {
   /** The tokens that are good. */
@@ -24,8 +16,8 @@ export interface AuthOptions {
 }
 
 /**
- * Asks for a bearer token on every route of its scope. It looks at the token first and refuses later, so that what
- * runs in between, as a rate limit does, knows whose request it is and counts those too that will be refused.
+ * Asks for a bearer token on every route of its scope, and decorates the request with it as `bearerToken`. Where the
+ * scope has a rate limit already, those that are refused are counted too.
  */
 export default fp<AuthOptions>(async function auth (app, { tokens = [], file, check }) {
   await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
@@ -40,22 +32,15 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
   }
 
   app.decorateRequest('bearerToken')
-  app.decorateRequest('bearerRefusal')
 
-  app.addHook('onRequest', function identify (request, reply, done) {
-    verify(request, reply, error => {
-      if (error) request.bearerRefusal = error
-      else request.bearerToken = request.headers.authorization?.slice('Bearer '.length).trim()
-      done()
-    })
-  })
-
-  app.addHook('preParsing', async function refuse ({ headers, bearerRefusal }, reply) {
-    if (bearerRefusal === undefined) return
-    if (reply.statusCode !== 401) throw bearerRefusal
-    const missing = headers.authorization === undefined
-    reply.header('www-authenticate', missing ? 'Bearer' : 'Bearer error="invalid_token"')
-    throw unauthorized(missing ? details[401] : unknownToken)
+  app.addHook('onRequest', async function authenticate (request, reply) {
+    const { authorization } = request.headers
+    const refusal = await new Promise<Error | undefined>(resolve => verify(request, reply, resolve))
+    if (refusal === undefined) return request.setDecorator('bearerToken', authorization?.slice('Bearer '.length).trim())
+    if (app.hasPlugin('fastify-items-users/limits')) await app.getDecorator<onRequestAsyncHookHandler>('countRequest').call(app, request, reply)
+    if (reply.statusCode !== 401) throw refusal
+    reply.header('www-authenticate', authorization === undefined ? 'Bearer' : 'Bearer error="invalid_token"')
+    throw unauthorized(authorization === undefined ? details[401] : unknownToken)
   })
 
   describeFailure(app, 401, schema => ({ ...schema, ...asksForToken }))
@@ -74,7 +59,7 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
       app.log.error({ err: error }, 'the file of tokens has changed and cannot be read; those read before are still good')
     }
   }
-}, { fastify: '5.x', name: 'auth' })
+}, { fastify: '5.x', name: 'fastify-items-users/auth' })
 
 function tokensIn (file: string) {
   try {

@@ -15,4 +15,4 @@ export default fp<CorsOptions>(async function cors (app, { origins }) {
     maxAge: 600,
     strictPreflight: false // what is no preflight would be refused in another shape than ours
   })
-}, { fastify: '5.x', name: 'cors' })
+}, { fastify: '5.x', name: 'fastify-items-users/cors' })

@@ -3,24 +3,27 @@ import { jsonType } from '../schemas/http.js'
 import { pathOf } from './paths.js'
 import { KeyConflict, type Identified, type Store } from './stores/store.js'
 
-/** Gives what creates records in a store, once for all requests of the same key, and answers with them. */
-export function creationIn<T extends Identified> (store: Store<T>) {
-  const served = new Set<string>()
+/** The keys of the requests that each store is busy with. */
+const busyWith = new WeakMap<object, Set<string>>()
 
-  return async function create (request: FastifyRequest, reply: FastifyReply, record: T | Omit<T, 'id'>, key?: string) {
-    const json = key === undefined ? await store.append(record) : await appendOnce(record, key)
-    const { id }: Identified = 'id' in record ? record : JSON.parse(json)
-    reply.code(201).type(jsonType).header('location', `${pathOf(request)}/${id}`)
-    return json
-  }
+/** Creates a record, once for all requests of the same key, and answers with it. */
+export async function create<T extends Identified> (
+  request: FastifyRequest, reply: FastifyReply, store: Store<T>, record: T | Omit<T, 'id'>, key?: string
+) {
+  const json = key === undefined ? await store.append(record) : await appendOnce(store, record, key)
+  const { id }: Identified = 'id' in record ? record : JSON.parse(json)
+  reply.code(201).type(jsonType).header('location', `${pathOf(request)}/${id}`)
+  return json
+}
 
-  async function appendOnce (record: T | Omit<T, 'id'>, key: string) {
-    if (served.has(key)) throw new KeyConflict(409)
-    served.add(key)
-    try {
-      return await store.append(record, key)
-    } finally {
-      served.delete(key)
-    }
+async function appendOnce<T extends Identified> (store: Store<T>, record: T | Omit<T, 'id'>, key: string) {
+  const keys = busyWith.get(store) ?? new Set()
+  busyWith.set(store, keys)
+  if (keys.has(key)) throw new KeyConflict(409)
+  keys.add(key)
+  try {
+    return await store.append(record, key)
+  } finally {
+    keys.delete(key)
   }
 }

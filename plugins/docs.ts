@@ -2,10 +2,10 @@ import { createRequire } from 'node:module'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import fp from 'fastify-plugin'
-import { details, type asksForToken, ErrorBody } from '../schemas/http.js'
+import { details, ErrorBody, nameOf, type asksForToken } from '../schemas/http.js'
 import redoc from './redoc.js'
 
-const { description, license, version } = createRequire(import.meta.url)('#package.json')
+const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
 const title = 'Items and users'
 
 /** Everything from this server and nothing from any other. Both pages style their elements in place. */
@@ -27,6 +27,9 @@ const contentSecurityPolicy = [
  * `/docs` and `/redoc`. Every link is relative, so that it holds behind a proxy that strips a path prefix.
  */
 export default fp(async function docs (app) {
+  // From the document to where the paths in it begin.
+  const up = app.prefix.split('/').slice(1).map(() => '..')
+
   app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -34,9 +37,10 @@ export default fp(async function docs (app) {
         title,
         description,
         version,
+        contact: { name },
         license: { name: license, identifier: license }
       },
-      servers: [{ url: '.', description: 'This service' }],
+      servers: [{ url: up.join('/') || '.', description: 'This service' }],
       security: [],
       tags: [
         { name: 'items', description: 'Things with a price' },
@@ -47,7 +51,7 @@ export default fp(async function docs (app) {
     // A relative server URL has no base path to strip, and is no URL to look for one in.
     stripBasePath: false,
     transformObject: complete,
-    refResolver: { buildLocalReference: json => String(json.$id) }
+    refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
   })
 
   app.get('/openapi.json', { schema: { hide: true } }, async function openapi () {
@@ -60,12 +64,18 @@ export default fp(async function docs (app) {
     staticCSP: contentSecurityPolicy,
     theme: { title },
     // The page reads a copy of the document that lies one level deeper.
-    transformSpecification: document => ({ ...document, servers: [{ url: '..', description: 'This service' }] }),
+    transformSpecification: document => ({ ...document, servers: [{ url: ['..', ...up].join('/'), description: 'This service' }] }),
     transformSpecificationClone: false
   })
 
   app.register(redoc, { title, contentSecurityPolicy })
-}, { fastify: '5.x', name: 'docs' })
+
+  /** A schema of ours is called by its short name, unless the app has one that is called so. */
+  function componentName ($id: string) {
+    const name = nameOf($id)
+    return app.getSchema(name) === undefined ? name : $id
+  }
+}, { fastify: '5.x', name: 'fastify-items-users/docs' })
 
 /** What is read and written of a document here. */
 interface Document {
@@ -96,13 +106,13 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
     if (operation['x-authorization'] !== undefined) {
       delete operation['x-authorization']
       operation.security = [{ bearer: [] }]
-      document.components.securitySchemes = { bearer: { type: 'http', scheme: 'bearer' } }
+      document.components.securitySchemes ??= { bearer: { type: 'http', scheme: 'bearer' } }
     }
     for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
       for (const media of Object.values(body?.content ?? {})) {
         const name = media.schema.$ref?.split('/').at(-1)
         const component = document.components.schemas[String(name)]
-        const example = component?.examples?.[0] ?? (name === ErrorBody.$id && { detail: exampleDetails[status] })
+        const example = component?.examples?.[0] ?? (name === nameOf(ErrorBody.$id) && { detail: exampleDetails[status] })
         if (example) media.example = example
       }
     }

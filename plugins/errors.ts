@@ -75,7 +75,7 @@ export default fp(async function errors (app) {
       const level = error instanceof Unavailable ? 'warn' : 'error'
       request.log[level]({ method: request.method, url: request.url, err: error }, error.message)
     }
-    if (error instanceof Unavailable) reply.header('retry-after', 1)
+    if (error instanceof Unavailable || error instanceof Overload) reply.header('retry-after', 1)
     // Fastify means to close the connection for the sake of what is still to come. To close on a client that is
     // sending would reset it, and the answer would be lost; so the rest is read, and for a client that wants to be
     // closed on, it is read first. (Where the app itself closes, the raw response says so.)
@@ -84,7 +84,7 @@ export default fp(async function errors (app) {
     if (status === 413 && !reply.raw.shouldKeepAlive) return restOf(request.raw).then(answer)
     answer()
   })
-}, { fastify: '5.x', name: 'errors' })
+}, { fastify: '5.x', name: 'fastify-items-users/errors' })
 
 /** Has the document say of our routes what else they can answer, and more; those of a host are its own to describe. */
 export function describeFailure (app: FastifyInstance, status: 401 | 429, more: (schema: RouteSchema) => FastifySchema) {

@@ -5,4 +5,4 @@ export default fp(async function headers (app) {
   await app.register(import('@fastify/helmet'), {
     contentSecurityPolicy: { useDefaults: false, directives: { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] } }
   })
-}, { fastify: '5.x', name: 'headers' })
+}, { fastify: '5.x', name: 'fastify-items-users/headers' })

@@ -1,9 +1,8 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import fp from 'fastify-plugin'
 import { failsWith, shuttingDown, Type } from '../schemas/http.js'
-import errors from './errors.js'
+import { standOnContract } from './contract.js'
 import { Unavailable } from './stores/store.js'
-import validation from './validation.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -20,31 +19,36 @@ const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status
 
 /** Tells an orchestrator whether the process is up (`/livez`) and whether it can serve (`/readyz`). */
 export default fp(async function health (app) {
-  const checks: Check[] = []
+  const checks: Check[] = [turnedUnready]
+  let closing = false
 
   app.decorate('readyWhen', function readyWhen (check) {
     checks.push(check)
   })
 
-  app.decorate('turnUnready', function turnUnready () {
-    checks.unshift(() => { throw new Unavailable(undefined, shuttingDown) })
-  })
-
+  app.decorate('turnUnready', turnUnready)
   app.addHook('preClose', async function turnUnreadyFirst () {
-    app.turnUnready()
+    turnUnready()
   })
-
   app.register(probes, { checks })
-}, { fastify: '5.x', name: 'health' })
+
+  function turnUnready () {
+    closing = true
+  }
+
+  function turnedUnready () {
+    if (closing) throw new Unavailable(undefined, shuttingDown)
+  }
+}, { fastify: '5.x', name: 'fastify-items-users/health' })
 
 const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function probes (app, { checks }) {
-  await app.register(validation)
-  await app.register(errors)
+  await standOnContract(app)
 
   app.get('/livez', {
     schema: {
       operationId: 'isLive',
       summary: 'Tell whether the process is up',
+      description: 'One that does not answer is to be started anew.',
       tags: ['health'],
       response: {
         200: { ...Status, description: 'It is up' },
@@ -59,6 +63,7 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
     schema: {
       operationId: 'isReady',
       summary: 'Tell whether the service can take requests',
+      description: 'It cannot while its database is lost, nor when it is about to end.',
       tags: ['health'],
       response: {
         200: { ...Status, description: 'It can' },

@@ -1,23 +1,33 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, failsWith, idsBy, json, jsonList, jsonType, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { CreationHeaders, failsWith, firstOfMany, idsBy, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
 import { Item, NewItem } from '../schemas/item.js'
-import { creationIn } from './creation.js'
+import { standOnContract } from './contract.js'
+import { create } from './creation.js'
 import { orNotFound } from './errors.js'
 import { sendList } from './pages.js'
-import type { StoresOptions } from './stores.js'
+import { storeFor, type CollectionOptions } from './stores.js'
+import type { Collection } from './stores/store.js'
+
+const collection: Collection<Item> = {
+  name: 'items',
+  schema: Item,
+  start: [{ id: 1, name: 'Lamp', price: 42.5 }]
+}
 
 /** The items: listed, fetched one by one, and created. */
-const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async function items (app, { ids = 'client' }) {
-  const { items } = app.stores
-  const create = creationIn(items)
-  const Created = ids === 'server' ? NewItem : Item
-  for (const schema of new Set([Item, Created])) app.addSchema(schema)
+const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function items (app, options) {
+  const { ids = 'client' } = options
+  const New = ids === 'server' ? NewItem : Item
+  await standOnContract(app)
+  const itemsFor = await storeFor(app, collection, options)
+  for (const schema of new Set([Item, New])) app.addSchema(schema)
 
   app.get('', {
     exposeHeadRoute: true,
     schema: {
       operationId: 'listItems',
       summary: 'List all items',
+      description: orderOfLists,
       tags: ['items'],
       querystring: PageQuery,
       response: {
@@ -26,7 +36,7 @@ const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
       }
     }
   }, function listItems (request, reply) {
-    return sendList(request, reply, request.query, items)
+    return sendList(request, reply, itemsFor(request), request.query)
   })
 
   app.get('/:item_id', {
@@ -34,6 +44,7 @@ const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
     schema: {
       operationId: 'getItem',
       summary: 'Get one item',
+      description: firstOfMany,
       tags: ['items'],
       params: Type.Object({ item_id: PathId }),
       response: {
@@ -43,7 +54,7 @@ const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
     }
   }, function getItem (request, reply) {
     reply.type(jsonType)
-    return orNotFound(items.first(request.params.item_id))
+    return orNotFound(itemsFor(request).first(request.params.item_id))
   })
 
   app.post('', {
@@ -53,7 +64,7 @@ const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
       description: idsBy[ids],
       tags: ['items'],
       headers: CreationHeaders,
-      body: ref(Created),
+      body: ref(New),
       response: {
         201: json(Item, {
           description: 'The item as stored',
@@ -63,7 +74,7 @@ const items: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
       }
     }
   }, function createItem (request, reply) {
-    return create(request, reply, request.body, request.headers['idempotency-key'])
+    return create(request, reply, itemsFor(request), request.body, request.headers['idempotency-key'])
   })
 }
 

@@ -25,7 +25,7 @@ export default fp(async function json (app) {
         done(error && invalid('body', [{ path: '', message: isJson(text) ? forbidden : 'must be valid JSON' }]), value)
       })
     })
-}, { fastify: '5.x', name: 'json' })
+}, { fastify: '5.x', name: 'fastify-items-users/json' })
 
 function readAsJson ({ headers }: FastifyRequest, _reply: FastifyReply, done: () => void) {
   if (headers['content-type'] !== undefined) headers['content-type'] = 'application/json'

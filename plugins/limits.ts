@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { rateHeaders } from '../schemas/http.js'
 import { describeFailure, tooManyRequests, type RouteSchema } from './errors.js'
 import { withDriver } from './stores/engines.js'
+import { digestOf } from './stores/keys.js'
 
 export interface LimitsOptions {
   /** How many requests a client may make in a window. */
@@ -15,7 +15,7 @@ export interface LimitsOptions {
 }
 
 /** How long Redis may take, in milliseconds; what it does not answer by then goes uncounted. */
-const patience = 500
+const redisTimeout = 500
 
 /** Holds every client to a rate, on all routes of its scope: by its token, where it has a good one, else by its address. */
 export default fp<LimitsOptions>(async function limits (app, { max, window, redis }) {
@@ -26,26 +26,27 @@ export default fp<LimitsOptions>(async function limits (app, { max, window, redi
     redis: redis && await connect(app, redis),
     nameSpace: 'fastify-items-users:',
     skipOnError: true,
-    keyGenerator: ({ bearerToken, ip }) => bearerToken === undefined ? normalizeIP(ip) : digestOf(bearerToken),
+    keyGenerator: request => tokenOf(request) ?? normalizeIP(request.ip),
     errorResponseBuilder: tooManyRequests
   })
 
-  // Who looks for paths that are not there is held to the same rate.
-  const limitUnknown = app.rateLimit()
-  app.addHook('onRequest', async function limitNotFound (request, reply) {
-    if (request.is404) await limitUnknown.call(app, request, reply)
+  // The package looks at routes alone. Who looks for paths that are not there, or is refused, is held to the same rate.
+  const countRequest = app.rateLimit()
+  app.decorate('countRequest', countRequest)
+  app.addHook('preParsing', async function countNotFound (request, reply) {
+    if (request.is404) await countRequest.call(app, request, reply)
   })
 
   describeFailure(app, 429, addRateHeaders)
-}, { fastify: '5.x', name: 'limits' })
+}, { fastify: '5.x', name: 'fastify-items-users/limits' })
 
 async function connect (app: FastifyInstance, url: string) {
   const { Redis } = await withDriver('ioredis', () => import('ioredis'))
   const redis = new Redis(url, {
     lazyConnect: true,
     enableOfflineQueue: false,
-    connectTimeout: patience,
-    commandTimeout: patience,
+    connectTimeout: redisTimeout,
+    commandTimeout: redisTimeout,
     maxRetriesPerRequest: 0
   })
   let lost = false
@@ -66,9 +67,11 @@ async function connect (app: FastifyInstance, url: string) {
   return redis
 }
 
-/** A token as others may see it. */
-function digestOf (token: string) {
-  return createHash('sha256').update(token).digest('base64url')
+/** The token of a request, where our `auth` has found it to be good, as others may see it. */
+function tokenOf (request: FastifyRequest) {
+  if (!request.server.hasPlugin('fastify-items-users/auth')) return
+  const token = request.getDecorator<string | undefined>('bearerToken')
+  return token && digestOf(token)
 }
 
 /** Has the document say that every success tells what is left of the rate. */

@@ -1,14 +1,17 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import fp from 'fastify-plugin'
-import { jsonType } from '../schemas/http.js'
-import type { Stores } from './stores.js'
-import type { Engine, Identified, Store } from './stores/store.js'
+import { jsonType, unknownPath } from '../schemas/http.js'
+import type { Engine, Eventually, Identified, Store } from './stores/store.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Gives these stores as they are, but that what they do is measured. */
-    observed (stores: Stores, connections?: Engine['connections']): Stores
+    /** Has figures of these served too. */
+    observe: {
+      /** Gives a store as it is, but that what it does is measured. */
+      store<T extends Identified> (collection: string, store: Store<T>): Store<T>
+      connections (look: NonNullable<Engine['connections']>): void
+    }
   }
 }
 
@@ -49,23 +52,31 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     requests.observe({ method, route, status: statusCode }, elapsedTime / 1000)
   })
 
-  app.decorate('observed', function observed (stores, connections) {
-    gauge('store_records', 'How many records there are', ['collection'], async set => {
-      for (const [collection, store] of Object.entries(stores)) set({ collection }, await store.size())
-    })
-    if (connections) {
-      gauge('store_connections', 'How many connections to the database there are', ['purpose', 'state'], set => {
-        for (const [purpose, states] of Object.entries(connections())) {
-          for (const [state, count] of Object.entries(states)) set({ purpose, state }, count)
-        }
-      })
+  const sizes: { collection: string, size: () => Eventually<number> }[] = []
+  gauge('store_records', 'How many records there are', ['collection'], async add => {
+    for (const { collection, size } of sizes) add({ collection }, await size())
+  })
+
+  const pools: NonNullable<Engine['connections']>[] = []
+  gauge('store_connections', 'How many connections to the database there are', ['purpose', 'state'], add => {
+    for (const [purpose, states] of pools.flatMap(look => Object.entries(look()))) {
+      for (const [state, count] of Object.entries(states)) add({ purpose, state }, count)
     }
-    return { items: timed('items', stores.items), users: timed('users', stores.users) }
+  })
+
+  app.decorate('observe', {
+    store (collection, store) {
+      sizes.push({ collection, size: store.size })
+      return timed(collection, store)
+    },
+    connections (look) {
+      pools.push(look)
+    }
   })
 
   const server = createServer(async function serve ({ url }, response) {
-    if (url === '/metrics') return response.setHeader('content-type', registry.contentType).end(await registry.metrics())
-    response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
+    if (url?.split('?', 1)[0] === '/metrics') return response.setHeader('content-type', registry.contentType).end(await registry.metrics())
+    response.writeHead(404, { 'content-type': jsonType }).end(JSON.stringify({ detail: unknownPath }))
   })
 
   app.addHook('onReady', async function listen () {
@@ -79,7 +90,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
   })
 
   /** Has a figure looked at whenever it is asked for; one that cannot be had is left out. */
-  function gauge (name: string, help: string, labelNames: string[], look: (set: (labels: Record<string, string>, value: number) => void) => unknown) {
+  function gauge (name: string, help: string, labelNames: string[], look: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
     const figure = new Gauge({
       name,
       help,
@@ -88,7 +99,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
       async collect () {
         figure.reset()
         try {
-          await look((labels, value) => figure.set(labels, value))
+          await look((labels, value) => figure.inc(labels, value))
         } catch (error) {
           app.log.warn({ err: error }, `${name} cannot be measured`)
         }
@@ -110,11 +121,16 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
       return (...args: A) => {
         const endTimer = operations.startTimer({ collection, operation })
         const end = () => { endTimer() }
-        const result = work(...args)
-        if (result instanceof Promise) result.then(end, end)
-        else end()
-        return result
+        try {
+          const result = work(...args)
+          if (result instanceof Promise) return result.finally(end) as R
+          end()
+          return result
+        } catch (error) {
+          end()
+          throw error
+        }
       }
     }
   }
-}, { fastify: '5.x', name: 'metrics' })
+}, { fastify: '5.x', name: 'fastify-items-users/metrics' })

@@ -1,19 +1,14 @@
 import fp from 'fastify-plugin'
-import { details } from '../schemas/http.js'
+import { details, unknownPath } from '../schemas/http.js'
 
 /** Answers 404 on an unknown path, and 405 on a known one that does not offer the method. */
 export default fp(async function notFound (app) {
   app.setNotFoundHandler(function onNotFound (request, reply) {
-    const allowed: string[] = app.supportedMethods.filter(method => isOffered(method, request.url))
-    // A route may be there and still find nothing, as that of the static files does.
-    const unknown = allowed.length === 0 || allowed.includes(request.method)
-    if (unknown) return reply.code(404).send({ detail: 'Path not found' })
+    const allowed: string[] = app.supportedMethods.filter(method => app.findRoute({ method, url: request.url }) !== null)
+    // The preflights of browsers have a route for every path, which tells nothing of this one. And a route may be there
+    // and still find nothing, as that of the static files does.
+    const unknown = allowed.every(method => method === 'OPTIONS') || allowed.includes(request.method)
+    if (unknown) return reply.code(404).send({ detail: unknownPath })
     return reply.code(405).header('allow', allowed.join(', ')).send({ detail: details[405] })
   })
-
-  /** Tells whether a route is for this path. One for every path, as that for preflights, tells nothing of this one. */
-  function isOffered (method: string, url: string) {
-    const route = app.findRoute({ method, url })
-    return route !== null && route.params['*'] !== url
-  }
-}, { fastify: '5.x', name: 'not-found' })
+}, { fastify: '5.x', name: 'fastify-items-users/not-found' })

@@ -10,8 +10,7 @@ export interface OverloadOptions {
 export default fp<OverloadOptions>(async function overload (app, { maxEventLoopDelay }) {
   await app.register(import('@fastify/under-pressure'), {
     maxEventLoopDelay,
-    sampleInterval: 250,
-    retryAfter: 1,
+    sampleInterval: 250, // a second, its default, is long for those who wait
     customError: Overload
   })
-}, { fastify: '5.x', name: 'overload' })
+}, { fastify: '5.x', name: 'fastify-items-users/overload' })

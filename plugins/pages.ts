@@ -3,14 +3,14 @@ import type { Static } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { jsonType, type PageQuery } from '../schemas/http.js'
 import { invalid } from './errors.js'
-import { pathOf } from './paths.js'
+import { pathOf, queryOf } from './paths.js'
 import type { Eventually, Identified, List, Store } from './stores/store.js'
 
 type Query = Static<typeof PageQuery>
 
 /** Answers with a list: the whole collection or, where there is a limit, a page of it that links to the next one. */
 export function sendList<T extends Identified> (
-  request: FastifyRequest, reply: FastifyReply, { limit, after }: Query, store: Store<T>
+  request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: Query
 ): Eventually<List> {
   reply.type(jsonType)
   if (limit !== undefined) return sendPage(request, reply, store, limit, after)
@@ -23,7 +23,8 @@ async function sendPage<T extends Identified> (
 ) {
   const { list, next } = await store.page(limit, after === undefined ? 0 : positionAt(after))
   if (next !== undefined) {
-    const query = new URLSearchParams({ limit: String(limit), after: cursorTo(next) })
+    const query = queryOf(request)
+    query.set('after', cursorTo(next))
     reply.header('link', `<${pathOf(request)}?${query}>; rel="next"`)
   }
   return bodyFor(request, list)

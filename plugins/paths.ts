@@ -1,7 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 
-/** The path that a client asked for, as it wrote it. */
+/** The path that a client asked for, as it wrote it, without a slash in the end. (A target may be a whole URL.) */
 export function pathOf ({ originalUrl }: FastifyRequest) {
-  const query = originalUrl.indexOf('?')
-  return query < 0 ? originalUrl : originalUrl.slice(0, query)
+  const url = originalUrl.replace(/^\w+:\/\/[^/]*/, '')
+  return url.slice(0, url.search(/\/?([?#;]|$)/))
+}
+
+/** The query that a client asked with. */
+export function queryOf ({ originalUrl }: FastifyRequest) {
+  return new URLSearchParams(/\?([^#]*)/.exec(originalUrl)?.[1])
 }

@@ -1,73 +1,113 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { databaseDefaults } from '../schemas/config.js'
-import { Item } from '../schemas/item.js'
-import { User } from '../schemas/user.js'
+import type { Item } from '../schemas/item.js'
+import type { User } from '../schemas/user.js'
 import { engineAt } from './stores/engines.js'
-import { CannotOpen, type Collection, type Store } from './stores/store.js'
+import { CannotOpen, type Collection, type Identified, type Store } from './stores/store.js'
 
-declare module 'fastify' {
-  interface FastifyInstance {
-    stores: Stores
-  }
+/** What collections are kept in. This is what the decorator `stores` is. */
+export interface Stores {
+  /** Opens a collection, once, and gives what tells the store of a request: one for all, unless a host has many. */
+  open<T extends Identified> (collection: Collection<T>): Promise<StoreFor<T>>
 }
 
-/** Where each collection is kept. */
-export interface Stores {
+export type StoreFor<T extends Identified> = (request: FastifyRequest) => Store<T>
+
+/** Stores that a host has made itself, by the names of the collections. */
+export interface OwnStores extends Record<string, Store<Identified>> {
   items: Store<Item>
   users: Store<User>
 }
 
 export interface StoresOptions {
-  /** What the collections are kept in: `memory`, `sqlite:PATH`, `postgres://…`, or stores of your own. */
-  store?: string | Stores
+  /**
+   * What the collections are kept in: `memory`, `sqlite:PATH`, `postgres://…`, stores of your own, what gives those of
+   * a request, or the decorator `stores`, to share what is open already.
+   */
+  store?: string | Stores | OwnStores | ((request: FastifyRequest) => OwnStores)
   /** How long a database may take to answer, in milliseconds. */
   databaseTimeout?: number
   /** How many connections to PostgreSQL there may be. */
   databaseConnections?: number
+}
+
+export interface CollectionOptions<T extends Identified> {
   /** Who gives a record its id: the client that creates it, or the service. */
   ids?: 'client' | 'server'
+  /** A store of your own for this collection, or what gives that of a request. */
+  store?: Store<T> | StoreFor<T>
 }
 
-const items: Collection<Item> = {
-  name: 'items',
-  schema: Item,
-  start: [{ id: 1, name: 'Lamp', price: 42.5 }]
-}
+const name = 'fastify-items-users/stores'
 
-const users: Collection<User> = {
-  name: 'users',
-  schema: User,
-  start: [{ id: 1, name: 'Ada' }]
-}
-
-/** Decorates the app with its collections. Those that it opens itself it closes with the app. */
-export default fp<StoresOptions>(async function stores (app, options) {
+/** Decorates the app with what its collections are kept in. A database that it opens itself, it closes with the app. */
+const stores = fp<StoresOptions>(async function stores (app, options) {
   const {
     store = 'memory',
     databaseTimeout: timeout = databaseDefaults.timeout,
-    databaseConnections: connections = databaseDefaults.connections,
-    ids = 'client'
+    databaseConnections: connections = databaseDefaults.connections
   } = options
-  app.decorate('stores', typeof store === 'string' ? await openStores(store) : store)
+  app.decorate('stores', typeof store === 'string' ? await storesAt(store) : given(store))
 
-  async function openStores (address: string): Promise<Stores> {
-    try {
-      const engine = await engineAt(address, { timeout, connections })
-      app.addHook('onClose', async function closeStores () {
-        await engine.close()
-      })
-      if (app.hasDecorator('readyWhen')) app.readyWhen(engine.check)
-      const numbered = ids === 'server'
-      const stores = {
-        items: await engine.open({ ...items, numbered }),
-        users: await engine.open({ ...users, numbered })
+  async function storesAt (address: string): Promise<Stores> {
+    const engine = await orCannotOpen(engineAt(address, { timeout, connections }))
+    const opened = new Map<string, unknown>()
+    app.addHook('onClose', async function closeStores () {
+      await engine.close()
+    })
+    if (app.hasPlugin('fastify-items-users/health')) app.readyWhen(engine.check)
+    if (app.hasPlugin('fastify-items-users/metrics') && engine.connections) app.observe.connections(engine.connections)
+
+    return {
+      async open<T extends Identified> (collection: Collection<T>) {
+        if (!opened.has(collection.name)) opened.set(collection.name, orCannotOpen(openOnce(collection)))
+        return opened.get(collection.name) as Promise<StoreFor<T>>
       }
-      return app.hasDecorator('observed') ? app.observed(stores, engine.connections) : stores
-    } catch (error) {
-      throw error instanceof CannotOpen ? error : new CannotOpen(`Cannot open the database: ${reason(error)}.`)
+    }
+
+    async function openOnce<T extends Identified> (collection: Collection<T>) {
+      const opened = await engine.open(collection)
+      const store = app.hasPlugin('fastify-items-users/metrics') ? app.observe.store(collection.name, opened) : opened
+      return () => store
     }
   }
-}, { fastify: '5.x', name: 'stores' })
+}, { fastify: '5.x', name })
+
+export default stores
+
+/** Opens a collection in a store of a host's own or, where there is none, in what the app around it has, or in memory. */
+export async function storeFor<T extends Identified> (
+  app: FastifyInstance, collection: Collection<T>, { ids, store }: CollectionOptions<T>
+): Promise<StoreFor<T>> {
+  if (typeof store === 'function') return store
+  if (store !== undefined) return () => store
+  if (!app.hasPlugin(name)) await app.register(stores)
+  return app.getDecorator<Stores>('stores').open({ ...collection, numbered: ids === 'server' })
+}
+
+/** What a host gives: something that is open already, its own stores, or those of each request. */
+function given (store: Exclude<StoresOptions['store'], string | undefined>): Stores {
+  if (isOpen(store)) return store
+  const storesOf = typeof store === 'function' ? store : () => store
+  return {
+    async open<T extends Identified> ({ name }: Collection<T>) {
+      return (request: FastifyRequest) => storesOf(request)[name] as Store<T>
+    }
+  }
+}
+
+function isOpen (store: object): store is Stores {
+  return 'open' in store
+}
+
+async function orCannotOpen<T> (opening: Promise<T>) {
+  try {
+    return await opening
+  } catch (error) {
+    throw error instanceof CannotOpen ? error : new CannotOpen(`Cannot open the database: ${reason(error)}.`)
+  }
+}
 
 /** What went wrong, in one line. A host that has several addresses fails with an error for each. */
 function reason (error: unknown) {

@@ -1,23 +1,33 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, failsWith, idsBy, json, jsonList, jsonType, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { CreationHeaders, failsWith, firstOfMany, idsBy, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
 import { User, NewUser } from '../schemas/user.js'
-import { creationIn } from './creation.js'
+import { standOnContract } from './contract.js'
+import { create } from './creation.js'
 import { notFound, orNotFound } from './errors.js'
 import { sendList } from './pages.js'
-import type { StoresOptions } from './stores.js'
+import { storeFor, type CollectionOptions } from './stores.js'
+import type { Collection } from './stores/store.js'
+
+const collection: Collection<User> = {
+  name: 'users',
+  schema: User,
+  start: [{ id: 1, name: 'Ada' }]
+}
 
 /** The users: listed, fetched one by one, created and deleted. */
-const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async function users (app, { ids = 'client' }) {
-  const { users } = app.stores
-  const create = creationIn(users)
-  const Created = ids === 'server' ? NewUser : User
-  for (const schema of new Set([User, Created])) app.addSchema(schema)
+const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function users (app, options) {
+  const { ids = 'client' } = options
+  const New = ids === 'server' ? NewUser : User
+  await standOnContract(app)
+  const usersFor = await storeFor(app, collection, options)
+  for (const schema of new Set([User, New])) app.addSchema(schema)
 
   app.get('', {
     exposeHeadRoute: true,
     schema: {
       operationId: 'listUsers',
       summary: 'List all users',
+      description: orderOfLists,
       tags: ['users'],
       querystring: PageQuery,
       response: {
@@ -26,7 +36,7 @@ const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
       }
     }
   }, function listUsers (request, reply) {
-    return sendList(request, reply, request.query, users)
+    return sendList(request, reply, usersFor(request), request.query)
   })
 
   app.get('/:id', {
@@ -34,6 +44,7 @@ const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
     schema: {
       operationId: 'getUser',
       summary: 'Get one user',
+      description: firstOfMany,
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
@@ -43,7 +54,7 @@ const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
     }
   }, function getUser (request, reply) {
     reply.type(jsonType)
-    return orNotFound(users.first(request.params.id))
+    return orNotFound(usersFor(request).first(request.params.id))
   })
 
   app.post('', {
@@ -53,7 +64,7 @@ const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
       description: idsBy[ids],
       tags: ['users'],
       headers: CreationHeaders,
-      body: ref(Created),
+      body: ref(New),
       response: {
         201: json(User, {
           description: 'The user as stored',
@@ -63,24 +74,24 @@ const users: FastifyPluginAsyncTypebox<Pick<StoresOptions, 'ids'>> = async funct
       }
     }
   }, function createUser (request, reply) {
-    return create(request, reply, request.body, request.headers['idempotency-key'])
+    return create(request, reply, usersFor(request), request.body, request.headers['idempotency-key'])
   })
 
   app.delete('/:id', {
     schema: {
       operationId: 'deleteUser',
       summary: 'Delete one user',
+      description: firstOfMany,
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
-        204: Type.Null({ description: 'The first user with that id is deleted' }),
+        204: Type.Unsafe<undefined>(Type.Null({ description: 'The first user with that id is deleted' })),
         ...failsWith(404, 413)
       }
     }
   }, async function deleteUser (request, reply) {
-    if (!await users.removeFirst(request.params.id)) throw notFound()
-    reply.code(204)
-    return null
+    if (!await usersFor(request).removeFirst(request.params.id)) throw notFound()
+    return reply.code(204).send()
   })
 }
 

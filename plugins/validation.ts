@@ -58,7 +58,7 @@ export default fp(async function validation (app) {
     }
     route.serializerCompiler = () => JSON.stringify
   })
-}, { fastify: '5.x', name: 'validation' })
+}, { fastify: '5.x', name: 'fastify-items-users/validation' })
 
 /** Says in plain words what a value must be. */
 export function explain ({ keyword, params, parentSchema, message }: ErrorObject) {

@@ -24,7 +24,7 @@ interface Connection extends Socket {
 }
 
 interface WireOptions {
-  /** How long nothing may move on a connection before it is ended, or at most twice that, in milliseconds. */
+  /** How long nothing may move on a connection before it is ended, or at most twice that, in milliseconds; for ever unless it is said. */
   stalledAfter?: number
 }
 
@@ -36,9 +36,9 @@ export const wireOptions = { serverFactory, frameworkErrors, clientErrorHandler 
  * under way would keep their connections, and the app, open. And has those leave who neither send nor take anything:
  * Node's own time-out for that costs every request a twentieth.
  */
-export default fp<WireOptions>(async function wire (app, { stalledAfter = 120_000 }) {
+export default fp<WireOptions>(async function wire (app, { stalledAfter }) {
   const connections = new Set<Connection>()
-  const sweep = setInterval(function endStalled () {
+  const sweep = stalledAfter && setInterval(function endStalled () {
     for (const connection of connections) {
       const moved = connection.bytesRead + connection.bytesWritten
       if (moved === connection[bytesMoved]) connection.destroy()
@@ -64,7 +64,7 @@ export default fp<WireOptions>(async function wire (app, { stalledAfter = 120_00
       if (connection.bytesRead === 0) connection.destroy()
     }
   })
-}, { fastify: '5.x', name: 'wire' })
+}, { fastify: '5.x', name: 'fastify-items-users/wire' })
 
 /** Node's server, but that it answers with a body what Node would refuse without one, or not answer at all. */
 function serverFactory (listener: RequestListener, options: FastifyHttpOptions<Server>) {

@@ -49,11 +49,13 @@ export const Config = Type.Object({
   DATABASE_CONNECTIONS: Type.Integer({
     default: databaseDefaults.connections,
     minimum: 2,
+    maximum: 1000,
     description: 'How many connections to PostgreSQL there may be, at least 2'
   }),
   BODY_LIMIT: Type.Integer({
     default: 1024 * 1024,
     minimum: 1,
+    maximum: 2 ** 28,
     description: 'The largest request body, in bytes'
   }),
   DOCS: Type.Boolean({
@@ -70,15 +72,17 @@ export const Config = Type.Object({
   })),
   RATE_LIMIT_MAX: Type.Optional(Type.Integer({
     minimum: 1,
+    maximum: 1_000_000_000,
     description: 'How many requests a client may make in a window'
   })),
   RATE_LIMIT_WINDOW: Type.Integer({
     default: 60_000,
     minimum: 1,
+    maximum: 86_400_000,
     description: 'How long a window is, in milliseconds'
   }),
   REDIS_URL: Type.Optional(Type.String({
-    pattern: '^rediss?://.',
+    format: 'redis',
     description: 'a URL such as `redis://host:6379`, where many instances count requests together'
   })),
   TRUST_PROXY: Type.Optional(Type.String({
@@ -100,6 +104,7 @@ export const Config = Type.Object({
   })),
   MAX_EVENT_LOOP_DELAY: Type.Optional(Type.Integer({
     minimum: 1,
+    maximum: 60_000,
     description: 'How late the event loop may be before the API answers 503, in milliseconds'
   })),
   SHUTDOWN_DELAY: Type.Integer({

@@ -6,6 +6,10 @@ export { Type }
 /** The content type of every body but the pages. */
 export const jsonType = 'application/json; charset=utf-8'
 
+/** The `$id` of a schema of ours, which no schema of a host has, and the name that our document gives it. */
+export const idOf = (name: string) => `ItemsUsers.${name}`
+export const nameOf = ($id = '') => $id.replace(idOf(''), '')
+
 /** Refers to a schema by its `$id`: a named component in the document, and still its static type to the compiler. */
 export function ref<T extends TSchema> (schema: T, options: SchemaOptions = {}) {
   return Type.Unsafe<Static<T>>(Type.Ref(String(schema.$id), options))
@@ -28,7 +32,7 @@ export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
 /** What a client sends of a record whose id the service gives. */
 export function withoutId<T extends TObject> (schema: T) {
   const { id, ...example } = schema.examples[0]
-  return Type.Omit(schema, ['id'], { $id: `New${schema.$id}`, description: schema.description, examples: [example] })
+  return Type.Omit(schema, ['id'], { $id: idOf(`New${nameOf(schema.$id)}`), description: schema.description, examples: [example] })
 }
 
 /** One of these strings. A union of literals would say the same at length, in the document and in each error. */
@@ -48,6 +52,10 @@ export const idsBy = {
   client: 'The client chooses the id, which need not be unique.',
   server: 'The service gives the id, which is unique; one that is sent is ignored.'
 }
+
+/** What the document says of the routes that give a list, and of those that look for an id. */
+export const orderOfLists = 'They are in the order of their creation. With a limit it is a page of them, whose `Link` leads to the next one.'
+export const firstOfMany = 'Where several have that id, it is the first one in the order of their creation.'
 
 /** An id as a path names it: without bounds, since one that no record can have is merely not found. */
 export const PathId = Type.Integer({ description: 'The id to look for', examples: [1] })
@@ -74,20 +82,20 @@ export const Text = Type.String({
 
 export const ErrorBody = Type.Object({
   detail: Type.String({ description: 'What went wrong' })
-}, { $id: 'ErrorBody', description: 'Why the request was not served' })
+}, { $id: idOf('ErrorBody'), description: 'Why the request was not served' })
 
 export const Fault = Type.Object({
   in: oneOf(['body', 'path', 'query', 'headers', 'request'], { description: 'The part of the request at fault' }),
   path: Type.String({ description: 'JSON Pointer to the value in that part; empty for the whole part' }),
   message: Type.String({ description: 'What the value must be' })
-}, { $id: 'Fault', description: 'One thing that is wrong with a request' })
+}, { $id: idOf('Fault'), description: 'One thing that is wrong with a request' })
 export type Fault = Static<typeof Fault>
 
 export const InvalidRequest = Type.Object({
   detail: Type.String({ description: 'Every fault, in one sentence' }),
   errors: Type.Array(ref(Fault), { description: 'The same faults, one by one' })
 }, {
-  $id: 'InvalidRequest',
+  $id: idOf('InvalidRequest'),
   description: 'What is wrong with the request',
   examples: [{
     detail: 'Invalid body: name is required.',
@@ -111,6 +119,9 @@ export const details = {
   500: 'Internal server error',
   503: 'The database cannot serve for the moment'
 } as const
+
+/** What the service says of a path that it does not know, to tell it from a record that it does not have. */
+export const unknownPath = 'Path not found'
 
 /** What the service says of a token that it does not know. */
 export const unknownToken = 'The bearer token is not known'

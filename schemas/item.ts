@@ -1,12 +1,12 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { Id, Text, withoutId } from './http.js'
+import { Id, idOf, Text, withoutId } from './http.js'
 
 export const Item = Type.Object({
   id: Id,
   name: Text,
   price: Type.Number({ description: 'Any finite number' })
 }, {
-  $id: 'Item',
+  $id: idOf('Item'),
   description: 'Something with a price',
   examples: [{ id: 2, name: 'Teapot', price: 24.5 }]
 })

@@ -1,11 +1,11 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { Id, Text, withoutId } from './http.js'
+import { Id, idOf, Text, withoutId } from './http.js'
 
 export const User = Type.Object({
   id: Id,
   name: Text
 }, {
-  $id: 'User',
+  $id: idOf('User'),
   description: 'Someone with a name',
   examples: [{ id: 2, name: 'Grace' }]
 })

@@ -10,7 +10,7 @@ import limits from '../plugins/limits.js'
 import metrics from '../plugins/metrics.js'
 import notFound from '../plugins/not-found.js'
 import overload from '../plugins/overload.js'
-import stores from '../plugins/stores.js'
+import stores, { type Stores } from '../plugins/stores.js'
 import wire, { wireOptions } from '../plugins/wire.js'
 import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
@@ -48,8 +48,7 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
   app.register(stores, {
     store: config.DATABASE_URL,
     databaseTimeout: config.DATABASE_TIMEOUT,
-    databaseConnections: config.DATABASE_CONNECTIONS,
-    ids: config.IDS
+    databaseConnections: config.DATABASE_CONNECTIONS
   })
   app.register(api)
 
@@ -60,8 +59,14 @@ export function buildApp (config: Config, log?: { write (line: string): void }) 
     const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, RATE_LIMIT_MAX } = config
     if (config.SECURITY_HEADERS) app.register(headers)
     if (MAX_EVENT_LOOP_DELAY) app.register(overload, { maxEventLoopDelay: MAX_EVENT_LOOP_DELAY })
-    if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
     if (RATE_LIMIT_MAX) app.register(limits, { max: RATE_LIMIT_MAX, window: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
-    for (const prefix of config.API_PREFIX.split(',')) app.register(itemsUsers, { prefix, store: app.stores, ids: config.IDS })
+    if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
+    const store = app.getDecorator<Stores>('stores')
+    for (const prefix of prefixesOf(config)) app.register(itemsUsers, { prefix, store, ids: config.IDS })
   }
+}
+
+/** Every path that the collections are served under. */
+export function prefixesOf ({ API_PREFIX }: Config) {
+  return [...new Set(API_PREFIX.split(','))]
 }

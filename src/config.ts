@@ -5,7 +5,7 @@ import { Config } from '../schemas/config.js'
 
 /** Reads the configuration from the environment, or tells everything that is wrong with it. */
 export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
-  const ajv = new Ajv({ ...ajvOptions, coerceTypes: true, useDefaults: true, formats: { networks } })
+  const ajv = new Ajv({ ...ajvOptions, coerceTypes: true, useDefaults: true, formats: { networks, redis } })
   const validate = ajv.compile<Config>(Config)
   const config: unknown = { ...env }
   if (validate(config)) return config
@@ -25,6 +25,11 @@ function networks (text: string) {
   return text.split(',').every(network => {
     const [address = '', bits, ...more] = network.split('/')
     const width = { 4: 32, 6: 128 }[isIP(address)] ?? -1
-    return more.length === 0 && width > 0 && (bits === undefined || (/^\d+$/.test(bits) && Number(bits) <= width))
+    return more.length === 0 && width > 0 && (bits === undefined || (/^[1-9]\d*$/.test(bits) && Number(bits) <= width))
   })
+}
+
+/** Tells whether a text is a URL that its driver can read; where it cannot, it would say so with the password in it. */
+function redis (text: string) {
+  return /^rediss?:\/\/./.test(text) && URL.canParse(text) && !/%(?![\dA-Fa-f]{2})/.test(text)
 }

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import { CannotOpen } from '../plugins/stores/store.js'
-import { buildApp } from './app.js'
+import { buildApp, prefixesOf } from './app.js'
 import { ConfigError, readConfig } from './config.js'
 import { logStream } from './log.js'
 
@@ -45,18 +45,23 @@ async function start () {
     })
   }
 
-  await app.ready().then(undefined, cannotListen('METRICS_PORT'))
-  await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
+  try {
+    await app.ready().then(undefined, cannotListen('METRICS_PORT'))
+    await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
+  } catch (error) {
+    await app.close() // or what has started already, such as the metrics, would keep the process
+    throw error
+  }
 
   /** Has those who send requests here find out that they should not, while they are still served. */
   async function letGo () {
-    if (SHUTDOWN_DELAY === 0) return
+    if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
     app.turnUnready()
     await sleep(SHUTDOWN_DELAY)
   }
 
   function welcome (at: string) {
-    const api = config.API_PREFIX.split(',').map(prefix => at + prefix).join(' and ')
+    const api = prefixesOf(config).map(prefix => at + prefix).join(' and ')
     return `API at ${api}` + (config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : '')
   }
 

@@ -700,8 +700,8 @@ test('a database that cannot be opened is one clear line, and no password in it'
     ['postgres://ada:sesame@nowhere.invalid/items', /^Cannot open the database: getaddrinfo .* nowhere.invalid\.\n$/],
     ['postgres://ada:sesame@[/items', /^Cannot open the database: .*\.\n$/],
     ...user ? [[`${user}sesame${rest}`, 'Cannot open the database: password authentication failed for user "ada".\n']] as const : [],
-    ['sqlite:./items.db', 'This database needs the package libsql, which is not installed; npm install libsql does it.\n', noDriver('libsql')],
-    ['postgres://ada:sesame@db/items', 'This database needs the package pg, which is not installed; npm install pg does it.\n', noDriver('pg')]
+    ['sqlite:./items.db', 'What is configured needs the package libsql, which is not installed; npm install libsql does it.\n', noDriver('libsql')],
+    ['postgres://ada:sesame@db/items', 'What is configured needs the package pg, which is not installed; npm install pg does it.\n', noDriver('pg')]
   ] as const) {
     const server = start(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }, { built: true, script })
     t.same(await server.exit, [1, null], url)
@@ -722,7 +722,7 @@ test('a package that is not installed is named, and any other failure to load on
   const require = createRequire(import.meta.url)
   const name = 'not-installed'
   await t.rejects(withDriver(name, async () => require(name)), {
-    message: 'This database needs the package not-installed, which is not installed; npm install not-installed does it.'
+    message: 'What is configured needs the package not-installed, which is not installed; npm install not-installed does it.'
   })
   await t.rejects(withDriver('broken', async () => { throw new Error('broken') }), { message: 'broken' })
 })

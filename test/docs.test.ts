@@ -26,9 +26,9 @@ test('openapi.json at the root is the document that the service serves', async t
 
 test('the document describes every operation in full', async t => {
   const { openapi, info, components, paths } = (await build(t).inject('/openapi.json')).json()
-  const { description, license, version } = JSON.parse(await readFile('package.json', 'utf8'))
+  const { name, description, license, version } = JSON.parse(await readFile('package.json', 'utf8'))
   t.equal(openapi, '3.1.0')
-  t.same(info, { title: 'Items and users', description, version, license: { name: license, identifier: license } })
+  t.same(info, { title: 'Items and users', description, version, contact: { name }, license: { name: license, identifier: license } })
   t.same(Object.keys(components.schemas), ['ErrorBody', 'Fault', 'InvalidRequest', 'Item', 'User'])
 
   const described: Record<string, string[]> = {}

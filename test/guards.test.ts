@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
-import itemsUsers, { auth, limits, metrics, wire, wireOptions, type Store } from '../src/index.js'
+import itemsUsers, { auth, docs, limits, metrics, wire, wireOptions, type Store } from '../src/index.js'
 import { newFolder, onEveryEngine } from './engines.js'
 import * as helper from './helper.js'
 import { start } from './process.js'
@@ -124,6 +124,7 @@ onEveryEngine((t, address, engine) => {
     t.equal(/^store_connections{purpose="lists",state="idle"} \d+$/m.test(text), engine !== 'memory')
     t.equal(/^store_connections{purpose="queries",state="used"} \d+$/m.test(text), engine === 'PostgreSQL')
     t.equal((await fetch(new URL('/', url))).status, 404)
+    t.equal((await fetch(`${url}?x=1`)).status, 200)
     t.equal((await app.inject('/metrics')).statusCode, 404)
     await app.close()
     await t.rejects(fetch(url))
@@ -187,7 +188,7 @@ test('a host can check tokens in a way of its own', async t => {
       }
     })
     scope.register(itemsUsers, { prefix: '/api' })
-    scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async request => request.bearerToken)
+    scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async request => request.getDecorator('bearerToken'))
   })
   app.get('/open', async () => 'open')
   t.equal((await app.inject({ url: '/api/items', headers: bearer('for GET') })).statusCode, 200)
@@ -224,7 +225,7 @@ test('an address is what a trusted proxy says, and no one else', async t => {
   t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '::1,10.0.0.0/8' }), '1.1.1.1', '2.2.2.2', '1.1.1.1'), [200, 200, 429])
   t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '10.2.0.0/16' }), '1.1.1.1', '2.2.2.2'), [200, 429])
   t.same(await status(helper.build(t, limit), '1.1.1.1', '2.2.2.2'), [200, 429])
-  for (const TRUST_PROXY of ['1', 'true', '', '10.0.0.0/33', '10.0.0', '10.0.0.1/8/8', 'example.com', '::/129', '10.0.0.0/x', '10.0.0.1, 10.0.0.2']) {
+  for (const TRUST_PROXY of ['1', 'true', '', '10.0.0.0/33', '0.0.0.0/0', '10.0.0', '10.0.0.1/8/8', 'example.com', '::/129', '10.0.0.0/x', '10.0.0.1, 10.0.0.2']) {
     t.throws(() => helper.build(t, { TRUST_PROXY }), { message: /TRUST_PROXY must be addresses or ranges/ })
   }
 })
@@ -290,6 +291,8 @@ test('pages of an allowed origin may use the service and read its headers', asyn
   t.equal((await preflight(any, '/api/items', 'https://c.example')).headers['access-control-allow-origin'], '*')
   for (const [options, status, body] of [
     [{ url: '/nope' }, 404, 'Path not found'],
+    [{ url: '/nope?x=1' }, 404, 'Path not found'],
+    [{ url: '/no%20pe' }, 404, 'Path not found'],
     [{ url: '/api/nope' }, 404, 'Path not found'],
     [{ method: 'PUT', url: '/api/items' }, 405, 'Method not allowed']
   ] as [InjectOptions, number, string][]) {
@@ -378,6 +381,16 @@ test('a figure that cannot be had is left out, and the others are not', async t 
   t.match(await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text(), /operation="list"} 1$/m)
 })
 
+test('a port that is taken is one clear line, and the end, whatever else has started', async t => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => taken.close())
+  await once(taken, 'listening')
+  const { port } = taken.address() as AddressInfo
+  const server = start(t, { PORT: String(port), METRICS_PORT: '0', RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1', LOG_LEVEL: 'silent' })
+  t.same(await server.exit, [1, null])
+  t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is taken; set PORT to another one\.\n$/)
+})
+
 test('a port for metrics that is taken is one clear line', async t => {
   const taken = createServer().listen(0, '127.0.0.1')
   t.teardown(() => taken.close())
@@ -388,7 +401,29 @@ test('a port for metrics that is taken is one clear line', async t => {
   t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is taken; set METRICS_PORT to another one.\n`)
 })
 
-test('what goes with another variable says so', async t => {
+test('where several are registered, their figures are added up', async t => {
+  const lines: string[] = []
+  const app = host(t, { logger: { level: 'info', stream: { write: (line: string) => lines.push(line) } } })
+  await app.register(metrics, { port: 0 })
+  app.register(itemsUsers, { prefix: '/a' })
+  app.register(itemsUsers, { prefix: '/b', store: `sqlite:${newFolder(t)}/items.db` })
+  await app.inject({ method: 'POST', url: '/a/items', payload: item, headers: { 'idempotency-key': 'a' } })
+  await app.inject({ method: 'POST', url: '/a/items', payload: { ...item, id: 8 }, headers: { 'idempotency-key': 'a' } })
+  const text = await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text()
+  t.match(text, /^store_records{collection="items"} 3$/m)
+  t.match(text, /operation="append"} 2$/m)
+})
+
+test('the same prefix twice is one', async t => {
+  const app = helper.build(t, { API_PREFIX: '/api,/v1,/api' })
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+  t.equal((await app.inject('/v1/items')).statusCode, 200)
+})
+
+test('what goes with another variable says so, and no password is told', async t => {
+  for (const REDIS_URL of ['redis://:sesame@h:99999', 'redis://:sesame%@h', 'http://sesame', 'redis://']) {
+    t.throws(() => helper.build(t, { RATE_LIMIT_MAX: '1', REDIS_URL }), { message: /^[^:]+:\n {2}REDIS_URL must be a URL such as `redis:\/\/host:6379`[^:]+$/ })
+  }
   t.throws(() => helper.build(t, { REDIS_URL: 'redis://127.0.0.1' }), { message: /^ {2}REDIS_URL needs RATE_LIMIT_MAX$/m })
 })
 
@@ -400,7 +435,7 @@ test('each of the guards can be had by a host on its own', async t => {
   await app.register(metrics, { port: 0 })
   app.register(async function guarded (scope) {
     await scope.register(limits, { max: 2 })
-    scope.register(itemsUsers, { prefix: '/api', store: scope.observed({ items: own, users: own }) })
+    scope.register(itemsUsers, { prefix: '/api', store: { items: scope.observe.store('items', own), users: own } })
     scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async () => 'mine')
   })
   app.get('/open', async () => 'open')
@@ -410,6 +445,25 @@ test('each of the guards can be had by a host on its own', async t => {
   t.equal((await app.inject('/mine')).body, 'mine')
   t.equal((await app.inject('/api/items')).statusCode, 429)
   t.equal((await app.inject('/open')).headers['x-ratelimit-limit'], undefined)
+})
+
+test('operations have names of their own, whatever their prefixes', async t => {
+  const app = host(t)
+  await app.register(docs)
+  for (const prefix of ['/api', '/api/v1', '/api-v1', undefined]) app.register(itemsUsers, { prefix })
+  const { paths } = (await app.inject('/openapi.json')).json()
+  const ids = Object.values<any>(paths).flatMap(methods => Object.values<any>(methods).map(({ operationId }) => operationId))
+  t.equal(ids.length, 28)
+  t.equal(new Set(ids).size, 28)
+})
+
+test('paths and links are as the client wrote them', async t => {
+  const app = host(t, { routerOptions: { ignoreTrailingSlash: true } })
+  app.register(itemsUsers, { prefix: '/api' })
+  for (const [url, location] of [['/api/items/', '/api/items/7'], ['/api/items?x=/', '/api/items/7'], ['/api/items/?x', '/api/items/7'], ['/api/items#x', '/api/items/7'], ['http://evil.example/api/items?x', '/api/items/7']] as const) {
+    t.equal((await app.inject({ method: 'POST', url, payload: item })).headers.location, location, url)
+  }
+  t.equal((await app.inject('/api/items/?key=k%26&limit=1&after=NDA5Ng')).headers.link, '</api/items?key=k%26&limit=1&after=NDA5Nw>; rel="next"')
 })
 
 test('a connection on which nothing moves is ended', async t => {
@@ -444,6 +498,19 @@ test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and the
   t.equal((await fetch(`${url}/api/items`)).status, 200)
   t.same(await server.exit, [0, null])
   t.ok(performance.now() - began >= 700)
+})
+
+test('a signal that comes before it serves ends it at once', async t => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => taken.close())
+  await once(taken, 'listening')
+  const { port } = taken.address() as AddressInfo
+  const server = start(t, { SHUTDOWN_DELAY: '20000', SHUTDOWN_GRACE: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' })
+  await once(taken, 'connection')
+  const began = performance.now()
+  server.process.kill('SIGTERM')
+  await server.exit
+  t.ok(performance.now() - began < 10_000)
 })
 
 test('a request that never ends is given SHUTDOWN_GRACE', async t => {

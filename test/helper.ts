@@ -1,12 +1,14 @@
 import type { Test } from 'tap'
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
+import { checkAnswers } from './document.js'
 
 export type Log = NonNullable<Parameters<typeof buildApp>[1]>
 
-/** The whole service with this environment, closed when the test ends. */
+/** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: Log) {
   const app = buildApp(readConfig({ LOG_LEVEL: 'silent', ...env }), log)
+  if (env.DOCS !== 'false') checkAnswers(t, app, JSON.stringify({ ...env, DATABASE_URL: '' }))
   t.teardown(() => app.close())
   return app
 }

@@ -1,9 +1,7 @@
-import Fastify, { type FastifyServerOptions } from 'fastify'
+import Fastify, { type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { docs, health, type Item, type Store } from '../src/index.js'
+import itemsUsers, { docs, health, Item, items, memory, User, users, type Store } from '../src/index.js'
 import errors from '../plugins/errors.js'
-import items from '../plugins/items.js'
-import users from '../plugins/users.js'
 import validation from '../plugins/validation.js'
 import { invalidBody } from './helper.js'
 
@@ -157,16 +155,34 @@ test('a store may take its time', async t => {
     removeFirst: () => later(false),
     size: () => later(1)
   }
-  await app.register(validation)
-  await app.register(errors)
-  app.decorate('stores', { items: slow, users: slow })
-  app.register(items, { prefix: '/items' })
-  app.register(users, { prefix: '/users' })
+  app.register(items, { prefix: '/items', store: slow })
+  app.register(users, { prefix: '/users', store: slow })
   t.same((await app.inject('/items')).json(), [item])
   t.same((await app.inject('/items/7')).json(), item)
   t.equal((await app.inject('/items/8')).body, '{"detail":"Not found"}')
   t.equal((await app.inject({ method: 'POST', url: '/items', payload: item })).headers.location, '/items/7')
   t.equal((await app.inject({ method: 'DELETE', url: '/users/7' })).statusCode, 404)
+})
+
+test('a store may be one for each request, and a collection alone is in memory unless it is said', async t => {
+  const stores = new Map(['a', 'b'].map(name => [name, {
+    items: memory<Item>({ schema: Item, start: [{ ...item, name }] }),
+    users: memory<User>({ schema: User, start: [] })
+  }]))
+  const storesOf = ({ headers }: FastifyRequest) => stores.get(String(headers.tenant)) ?? { items: none, users: none }
+  const none = memory<Item>({ schema: Item, start: [] })
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/api', store: storesOf })
+  app.register(items, { prefix: '/things', store: request => storesOf(request).items })
+  app.register(items, { prefix: '/alone' })
+  for (const url of ['/api/items', '/things']) {
+    for (const tenant of stores.keys()) t.same((await app.inject({ url, headers: { tenant } })).json(), [{ ...item, name: tenant }])
+    t.same((await app.inject(url)).json(), [])
+  }
+  t.same((await app.inject('/alone')).json(), [{ id: 1, name: 'Lamp', price: 42.5 }])
+  const created = await app.inject({ method: 'POST', url: '/api/users', payload: item, headers: { tenant: 'b' } })
+  t.equal(created.statusCode, 201)
+  t.same((await app.inject({ url: '/api/users', headers: { tenant: 'a' } })).json(), [])
 })
 
 test('a schema of one\'s own is validated and explained in the same way', async t => {

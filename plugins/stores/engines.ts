@@ -21,6 +21,6 @@ export async function withDriver<T> (name: string, load: () => Promise<T>) {
     return await load()
   } catch (error) {
     if (!/^(ERR_)?MODULE_NOT_FOUND$/.test(String((error as NodeJS.ErrnoException).code))) throw error
-    throw new CannotOpen(`This database needs the package ${name}, which is not installed; npm install ${name} does it.`)
+    throw new CannotOpen(`What is configured needs the package ${name}, which is not installed; npm install ${name} does it.`)
   }
 }

@@ -12,9 +12,9 @@ export interface Use {
   id: number
 }
 
-/** Tells one record from another. */
-export function digestOf (json: string) {
-  return createHash('sha256').update(json).digest('base64url')
+/** Stands for a text, such as the JSON of a record, and tells nothing of it. */
+export function digestOf (text: string) {
+  return createHash('sha256').update(text).digest('base64url')
 }
 
 /** The moment before which a key is forgotten. */

@@ -1,0 +1,184 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import type { FastifyInstance, InjectOptions } from 'fastify'
+import tap, { test, type Test } from 'tap'
+import { invalidBody } from './helper.js'
+import { freePort } from './postgres.js'
+
+const run = promisify(execFile)
+const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+const item = { id: 7, name: 'Kettle', price: 19.99 }
+const { version, dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
+
+/** A folder with the hosts in it, in which the package is installed as its users install it. */
+const folder = mkdtempSync(join(tmpdir(), 'hosts-'))
+tap.teardown(() => rmSync(folder, { recursive: true, force: true }))
+cpSync('test/hosts', folder, { recursive: true })
+await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { env })
+writeFileSync(join(folder, 'package.json'), JSON.stringify({
+  type: 'module',
+  dependencies: {
+    'fastify-items-users': `file:fastify-items-users-${version}.tgz`,
+    ...pick(dependencies, 'fastify', '@fastify/swagger', '@fastify/helmet', '@fastify/cors'),
+    ...pick(devDependencies, 'fastify-cli', 'typescript', '@types/node', '@types/pg')
+  }
+}))
+await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'], { env, cwd: folder })
+
+function pick (versions: Record<string, string>, ...names: string[]) {
+  return Object.fromEntries(names.map(name => [name, versions[name]]))
+}
+
+async function host (t: Test, name: string, options = {}): Promise<FastifyInstance> {
+  const { build } = await import(pathToFileURL(join(folder, name)).href)
+  // Fastify is a promise too, which to await is to make it ready.
+  const app = await build(options)
+  t.teardown(() => app.close())
+  return app
+}
+
+test('a host with ways of its own keeps them, byte for byte, and the plugin keeps the contract', async t => {
+  const app = await host(t, 'own-ways.js')
+  const bare = await host(t, 'own-ways.js', { withPlugin: false })
+  for (const request of [
+    { method: 'POST', url: '/own', payload: { n: '5', extra: 1 } },
+    { method: 'POST', url: '/own', payload: { n: 'x' } },
+    { method: 'POST', url: '/own', headers: { 'content-type': 'text/special' }, body: 'anything' },
+    { method: 'POST', url: '/own', headers: { 'content-type': 'text/other' }, body: '{"n":1}' },
+    { method: 'POST', url: '/own', headers: { 'content-type': 'application/json' }, body: '{' },
+    { method: 'PUT', url: '/own' },
+    { method: 'HEAD', url: '/own' },
+    { method: 'GET', url: '/nope' },
+    { method: 'GET', url: '/fails' },
+    { method: 'OPTIONS', url: '/own', headers: { origin: 'https://example.com', 'access-control-request-method': 'POST' } }
+  ] satisfies InjectOptions[]) {
+    const [withPlugin, without] = await Promise.all([app.inject(request), bare.inject(request)])
+    t.equal(withPlugin.statusCode, without.statusCode, `${request.method} ${request.url}`)
+    t.equal(withPlugin.body, without.body)
+    t.same({ ...withPlugin.headers, date: '' }, { ...without.headers, date: '' })
+  }
+
+  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: item })).json(), item)
+  t.same((await app.inject('/api/items/7')).json(), item)
+  t.equal((await app.inject('/api/items/9')).body, '{"detail":"Not found"}')
+  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: { ...item, id: '7' } })).json(), invalidBody('body', ['/id', 'must be an integer']))
+  t.same((await app.inject({ method: 'POST', url: '/api/items', headers: { 'content-type': 'text/special' }, body: '{' })).json(), invalidBody('body', ['', 'must be valid JSON']))
+  t.equal((await app.inject('/api/nope')).body, '{"detail":"Path not found"}')
+  t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
+})
+
+test('a host with a document of its own finds the routes in it, beside an Item of its own', async t => {
+  const app = await host(t, 'own-document.js')
+  await app.ready()
+  const { paths, components } = (app as unknown as { swagger (): any }).swagger()
+  t.same(Object.keys(paths), ['/own', '/api/items', '/api/items/{item_id}', '/api/users', '/api/users/{id}'])
+  t.same(Object.keys(components.schemas).sort(), ['Item', 'ItemsUsers.ErrorBody', 'ItemsUsers.Fault', 'ItemsUsers.InvalidRequest', 'ItemsUsers.Item', 'ItemsUsers.User'])
+  t.same(Object.keys(components.schemas.Item.properties), ['colour'])
+  t.same(Object.keys(components.schemas['ItemsUsers.Item'].properties), ['id', 'name', 'price'])
+  t.same(paths['/own'].get.responses[200].content['application/json'].schema, { $ref: '#/components/schemas/Item' })
+  t.same(paths['/api/items/{item_id}'].get.responses[200].content['application/json'].schema, { $ref: '#/components/schemas/ItemsUsers.Item' })
+  t.same(paths['/api/items'].get.tags, ['items'])
+  t.equal((await app.inject('/own')).body, '{"colour":"red"}')
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+})
+
+test('registered twice, it is two, with collections of their own or the same', async t => {
+  for (const share of [false, true]) {
+    const app = await host(t, 'twice.js', { share })
+    const created = await app.inject({ method: 'POST', url: '/api/v1/items', payload: item })
+    t.equal(created.headers.location, '/api/v1/items/7')
+    t.equal((await app.inject('/api/v2/items/7')).statusCode, share ? 200 : 404)
+    const document = (await app.inject('/openapi.json')).json()
+    const ids = Object.values<any>(document.paths).flatMap(methods => Object.values<any>(methods).map(({ operationId }) => operationId))
+    t.equal(new Set(ids).size, ids.length)
+    t.ok(ids.includes('listItems') && ids.includes('listItemsApiV2'))
+    const file = join(folder, 'twice.json')
+    writeFileSync(file, JSON.stringify(document))
+    t.match((await run('npx', ['redocly', 'lint', file], { env })).stderr, /is valid/)
+  }
+})
+
+test('one collection can be had alone, in a store that the host has written itself', async t => {
+  const app = await host(t, 'one-collection.js')
+  t.equal((await app.inject('/things')).body, '[]')
+  for (const id of [1, 2, 3]) t.equal((await app.inject({ method: 'POST', url: '/things', payload: { ...item, id } })).statusCode, 201)
+  t.same((await app.inject('/things/3')).json(), { ...item, id: 3 })
+  t.equal((await app.inject('/things/4')).body, '{"detail":"Not found"}')
+  const page = await app.inject('/things?limit=2')
+  t.same(page.json(), [{ ...item, id: 1 }, { ...item, id: 2 }])
+  t.match(page.headers.link, '</things?limit=2&after=Mg>; rel="next"')
+  t.equal((await app.inject({ method: 'POST', url: '/things', payload: {} })).statusCode, 400)
+})
+
+test('the hooks of a host know who asks, and each tenant has its own', async t => {
+  const app = await host(t, 'tenants.js')
+  const created = await app.inject({ method: 'POST', url: '/red/api/items', payload: item })
+  t.equal(created.headers.location, '/red/api/items/7')
+  t.same((await app.inject('/red/api/items')).json(), [item])
+  t.same((await app.inject('/blue/api/items')).json(), [])
+  const unknown = await app.inject('/green/api/items')
+  t.equal(unknown.statusCode, 401)
+  t.equal(unknown.body, '{"detail":"Who are you?"}')
+  t.same((await app.inject({ url: '/green/api/items', headers: { 'x-tenant': 'red' } })).json(), [item])
+})
+
+test('CommonJS requires it', async t => {
+  const { stdout } = await run(process.execPath, ['-e', `
+    const app = require('./common.cjs').build()
+    app.inject('/api/items').then(async ({ body }) => {
+      console.log(body)
+      await app.close()
+    })`], { env, cwd: folder })
+  t.equal(stdout, '[{"id":1,"name":"Lamp","price":42.5}]\n')
+})
+
+test('fastify-cli starts it as it is', async t => {
+  const port = await freePort()
+  const cli = spawn(join(folder, 'node_modules/.bin/fastify'), ['start', '--port', String(port), '--log-level', 'info', '--prefix', '/api', 'node_modules/fastify-items-users/dist/src/index.js'], { env, cwd: folder })
+  t.teardown(() => cli.kill('SIGKILL'))
+  let output = ''
+  cli.stdout.on('data', chunk => { output += chunk })
+  cli.stderr.on('data', chunk => { output += chunk })
+  while (!output.includes('listening')) {
+    await Promise.race([once(cli.stdout, 'data'), once(cli.stderr, 'data'), once(cli, 'exit')])
+    if (cli.exitCode !== null) return t.fail(output)
+  }
+  t.same(await (await fetch(`http://127.0.0.1:${port}/api/items`)).json(), [{ id: 1, name: 'Lamp', price: 42.5 }])
+  t.same(await (await fetch(`http://127.0.0.1:${port}/api/items/9`)).json(), { detail: 'Not found' })
+  const exit = once(cli, 'exit')
+  cli.kill('SIGTERM')
+  t.same(await exit, [0, null])
+})
+
+test('closing a host closes the stores, and nothing keeps its process', async t => {
+  mkdirSync(join(folder, 'data'))
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', `
+    import { readFileSync } from 'node:fs'
+    import Fastify from 'fastify'
+    import itemsUsers from 'fastify-items-users'
+    const app = Fastify()
+    app.register(itemsUsers, { prefix: '/api', store: 'sqlite:data/items.db' })
+    await app.inject({ method: 'POST', url: '/api/items', payload: ${JSON.stringify(item)} })
+    await app.close()
+    console.log(readFileSync('data/items.db-wal').length)`], { env, cwd: folder })
+  t.equal(stdout, '0\n', 'all is in the file')
+})
+
+test('its types are found, however it is resolved', async t => {
+  // It exits with 1 where there is a problem.
+  await t.resolves(run('npx', ['attw', join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
+})
+
+test('it compiles in a strict host that checks the types of all its packages', async t => {
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({
+    compilerOptions: { strict: true, skipLibCheck: false, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, module: 'nodenext', target: 'es2022', lib: ['es2023'], types: ['node'] },
+    files: ['strict.ts']
+  }))
+  const { stdout } = await run(join(folder, 'node_modules/.bin/tsc'), [], { env, cwd: folder }).catch(error => error)
+  t.equal(stdout, '')
+})

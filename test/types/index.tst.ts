@@ -1,0 +1,77 @@
+import Fastify, { type FastifyRequest } from 'fastify'
+import { describe, expect, test } from 'tstyche'
+import itemsUsers, {
+  auth, items, limits, memory, metrics, stores, users, Item, User,
+  type List, type Page, type Store, type StoreFor, type Stores
+} from '../../src/index.js'
+
+const app = Fastify()
+declare const itemStore: Store<Item>
+declare const userStore: Store<User>
+
+describe('records', () => {
+  test('an item and a user are what their schemas say', () => {
+    expect<Item>().type.toBe<{ id: number, name: string, price: number }>()
+    expect<User>().type.toBe<{ id: number, name: string }>()
+    expect(Item.$id).type.toBe<string | undefined>()
+  })
+})
+
+describe('a store', () => {
+  test('takes records, with or without an id, and gives JSON', () => {
+    expect(itemStore.append).type.toBeCallableWith({ id: 1, name: 'Lamp', price: 1 })
+    expect(itemStore.append).type.toBeCallableWith({ name: 'Lamp', price: 1 }, 'key')
+    expect(itemStore.append).type.not.toBeCallableWith({ id: 1, name: 'Lamp' })
+    expect(itemStore.append).type.not.toBeCallableWith({ id: '1', name: 'Lamp', price: 1 })
+    expect(itemStore.first(1)).type.toBe<string | undefined | Promise<string | undefined>>()
+    expect(itemStore.page(1)).type.toBe<Page | Promise<Page>>()
+    expect(itemStore.list()).type.toBe<List | Promise<List>>()
+    expect(itemStore.removeFirst(1)).type.toBe<boolean | Promise<boolean>>()
+  })
+
+  test('can be made in memory', () => {
+    expect(memory<Item>({ schema: Item, start: [] })).type.toBe<Store<Item>>()
+    expect(memory<Item>).type.not.toBeCallableWith({ schema: Item, start: [{ id: 1 }] })
+  })
+})
+
+describe('options', () => {
+  test('of the plugin', () => {
+    for (const store of ['memory', { items: itemStore, users: userStore }, (_request: FastifyRequest) => ({ items: itemStore, users: userStore })]) {
+      expect(app.register(itemsUsers, { prefix: '/api', ids: 'server', store })).type.not.toRaiseError()
+    }
+    expect(app.register(itemsUsers, { store: 5 })).type.toRaiseError()
+    expect(app.register(itemsUsers, { store: { items: itemStore } })).type.toRaiseError()
+    expect(app.register(itemsUsers, { ids: 'nobody' })).type.toRaiseError()
+    expect(app.register(itemsUsers, { databaseTimeout: '5' })).type.toRaiseError()
+  })
+
+  test('of one collection', () => {
+    expect(app.register(items, { prefix: '/items', store: itemStore })).type.not.toRaiseError()
+    expect(app.register(users, { prefix: '/users', store: (_request: FastifyRequest) => userStore })).type.not.toRaiseError()
+    expect(app.register(items, { store: 'memory' })).type.toRaiseError()
+  })
+
+  test('of what goes around it', () => {
+    expect(app.register(auth, { tokens: ['sesame'] })).type.not.toRaiseError()
+    expect(app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.id })).type.not.toRaiseError()
+    expect(app.register(auth, { tokens: 'sesame' })).type.toRaiseError()
+    expect(app.register(limits, { max: 1, window: 1000 })).type.not.toRaiseError()
+    expect(app.register(limits, {})).type.toRaiseError()
+    expect(app.register(metrics, { port: '9464' })).type.toRaiseError()
+  })
+})
+
+describe('decorators', () => {
+  test('of the stores', () => {
+    app.register(stores, { store: 'memory' })
+    expect(app.getDecorator<Stores>('stores').open<Item>).type.toBeCallableWith({ name: 'items', schema: Item, start: [] })
+    expect<ReturnType<StoreFor<Item>>>().type.toBe<Store<Item>>()
+  })
+
+  test('of the probes and the metrics', () => {
+    expect(app.readyWhen).type.toBeCallableWith(async () => {})
+    expect(app.turnUnready).type.toBe<() => void>()
+    expect(app.observe.store('items', itemStore)).type.toBe<Store<Item>>()
+  })
+})
