@@ -78,12 +78,12 @@ export default stores
 
 /** Opens a collection in a store of a host's own or, where there is none, in what the app around it has, or in memory. */
 export async function storeFor<T extends Identified> (
-  app: FastifyInstance, collection: Collection<T>, { ids, store }: CollectionOptions<T>
+  app: FastifyInstance, collection: Collection<T>, { store }: CollectionOptions<T>
 ): Promise<StoreFor<T>> {
   if (typeof store === 'function') return store
   if (store !== undefined) return () => store
   if (!app.hasPlugin(name)) await app.register(stores)
-  return app.getDecorator<Stores>('stores').open({ ...collection, numbered: ids === 'server' })
+  return app.getDecorator<Stores>('stores').open(collection)
 }
 
 /** What a host gives: something that is open already, its own stores, or those of each request. */

@@ -670,6 +670,12 @@ onPostgres('a list whose connection is cut is a 503, or ends where it is', async
   cutAt = 'nothing'
   t.equal((await text(await store.list() as Readable)).split('}').length, 5001)
 
+  cutAt = 'create sequence'
+  const { id, ...fields } = item(1)
+  await t.rejects(Promise.resolve(store.append(fields)), unavailable)
+  cutAt = 'nothing'
+  t.equal(await store.append(fields), JSON.stringify(item(5000)).replace('number 5000', 'number 1'))
+  t.equal(await store.first(5000), JSON.stringify(item(5000)).replace('number 5000', 'number 1'))
   cutAt = 'pg_try_advisory'
   await t.rejects(Promise.resolve(store.append(item(1), 'key')), unavailable)
   cutAt = 'nothing'

@@ -127,6 +127,32 @@ test('the hooks of a host know who asks, and each tenant has its own', async t =
   t.same((await app.inject({ url: '/green/api/items', headers: { 'x-tenant': 'red' } })).json(), [item])
 })
 
+test('the examples of the README run as they stand', async t => {
+  const [, section = ''] = /\n## Register it as a plugin\n(.+?)\n## /s.exec(readFileSync('README.md', 'utf8')) ?? []
+  const examples = [...section.matchAll(/```js\n(.+?)```/gs)].map(([, code = '']) => code)
+  const requests = [
+    ["'/api/items'", "'/docs'", "'/livez'"],
+    ["{ url: '/api/items', headers: { authorization: 'Bearer x' } }", "{ method: 'POST', url: '/api/items', headers: { authorization: 'Bearer sesame' }, payload: { name: 'x', price: 1 } }"],
+    ["{ method: 'POST', url: '/api/v1/items', payload: { id: 9, name: 'x', price: 1 } }", "'/api/v2/items/9'"],
+    ["{ method: 'POST', url: '/api/items', headers: { 'x-tenant': 'a' }, payload: { id: 9, name: 'x', price: 1 } }", "{ url: '/api/items/9', headers: { 'x-tenant': 'a' } }"]
+  ]
+  t.equal(examples.length, requests.length)
+  for (const [n, code] of examples.entries()) {
+    const asked = requests[n]?.map(request => `console.log((await app.inject(${request})).statusCode)`).join('\n')
+    writeFileSync(join(folder, `example-${n}.js`), code.replace('port: 3000', 'port: 0') + asked + '\nawait app.close()\n')
+    const { stdout } = await run(process.execPath, [`example-${n}.js`], { env, cwd: folder })
+    t.match(stdout.trim().split('\n'), requests[n]?.map(() => /^20[01]$/), stdout)
+  }
+})
+
+test('the README has every option of the plugin, and every part', async t => {
+  const readme = readFileSync('README.md', 'utf8')
+  const index = readFileSync('src/index.ts', 'utf8')
+  for (const [, name] of index.matchAll(/^export { default as (\w+)/gm)) t.match(readme, new RegExp(`^\\| .*\`${name}\`.* \\|`, 'm'))
+  const options = readFileSync('plugins/stores.ts', 'utf8').match(/interface StoresOptions {.+?\n}/s)?.[0] ?? ''
+  for (const [, name] of options.matchAll(/^ {2}(\w+)\?:/gm)) t.match(readme, `| \`${name}\` |`)
+})
+
 test('CommonJS requires it', async t => {
   const { stdout } = await run(process.execPath, ['-e', `
     const app = require('./common.cjs').build()
@@ -156,16 +182,16 @@ test('fastify-cli starts it as it is', async t => {
 })
 
 test('closing a host closes the stores, and nothing keeps its process', async t => {
-  mkdirSync(join(folder, 'data'))
+  mkdirSync(join(folder, 'closed'))
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', `
     import { readFileSync } from 'node:fs'
     import Fastify from 'fastify'
     import itemsUsers from 'fastify-items-users'
     const app = Fastify()
-    app.register(itemsUsers, { prefix: '/api', store: 'sqlite:data/items.db' })
+    app.register(itemsUsers, { prefix: '/api', store: 'sqlite:closed/items.db' })
     await app.inject({ method: 'POST', url: '/api/items', payload: ${JSON.stringify(item)} })
     await app.close()
-    console.log(readFileSync('data/items.db-wal').length)`], { env, cwd: folder })
+    console.log(readFileSync('closed/items.db-wal').length)`], { env, cwd: folder })
   t.equal(stdout, '0\n', 'all is in the file')
 })
 

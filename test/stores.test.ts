@@ -87,6 +87,17 @@ onEveryEngine((t, address, engine) => {
     t.equal(await read(store.list()), JSON.stringify(model))
   })
 
+  t.test('a record without an id gets the next one, behind all that there are', async t => {
+    const store = await open(t, [item(1, 'x'), item(-7, 'x'), item(40, 'x'), item(2 ** 53 - 1, 'x')])
+    const fields = { name: 'y', price: 1 }
+    t.equal(await store.append(fields), encode({ id: 41, ...fields }))
+    t.equal(await store.append(fields, 'key'), encode({ id: 42, ...fields }))
+    t.equal(await store.append(fields, 'key'), encode({ id: 42, ...fields }))
+    await store.removeFirst(42)
+    t.equal(await store.append(fields), encode({ id: 43, ...fields }))
+    t.equal(await store.size(), 6)
+  })
+
   t.test('of removals that come together, each removes one', async t => {
     const store = await open(t, [1, 2, 2, 2, 3].map((id, n) => item(id, `number ${n}`)))
     const removed = await Promise.all([2, 3, 2, 3, 9, 1e300].map(store.removeFirst))

@@ -1,10 +1,10 @@
 import { encoderOf } from './encode.js'
 import { digestOf, idGiven, keysInMemory } from './keys.js'
 import { segmentedJson } from './segments.js'
-import type { Collection, Identified, Store } from './store.js'
+import { hasId, largestCounted, type Collection, type Identified, type Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
-export function memory<T extends Identified> ({ schema, start, numbered }: Omit<Collection<T>, 'name'>): Store<T> {
+export function memory<T extends Identified> ({ schema, start }: Pick<Collection<T>, 'schema' | 'start'>): Store<T> {
   const encode = encoderOf<T>(schema)
   const records = segmentedJson()
   const keys = keysInMemory()
@@ -12,7 +12,7 @@ export function memory<T extends Identified> ({ schema, start, numbered }: Omit<
   const firstById = new Map<number, number>()
   const nextAfter = new Map<number, number>()
   const lastById = new Map<number, number>()
-  let lastId = Math.max(0, ...start.map(({ id }) => id))
+  let lastId = 0
   let size = 0
 
   start.forEach(add)
@@ -20,16 +20,20 @@ export function memory<T extends Identified> ({ schema, start, numbered }: Omit<
 
   function append (record: T | Omit<T, 'id'>, key?: string): string {
     if (key !== undefined) return appendOnce(key, record)
-    return add((numbered ? { ...record, id: ++lastId } : record) as T)
+    return add(numbered(record))
   }
 
   function appendOnce (key: string, record: T | Omit<T, 'id'>) {
     const digest = digestOf(encode(record as T))
     const given = idGiven(keys.get(key), digest)
     if (given !== undefined) return encode({ ...record, id: given } as T)
-    const json = append(record)
-    keys.set(key, { digest, id: numbered ? lastId : (record as T).id })
-    return json
+    const appended = numbered(record)
+    keys.set(key, { digest, id: appended.id })
+    return add(appended)
+  }
+
+  function numbered (record: T | Omit<T, 'id'>) {
+    return hasId(record) ? record : { ...record, id: lastId + 1 } as T
   }
 
   function add (record: T) {
@@ -43,6 +47,7 @@ export function memory<T extends Identified> ({ schema, start, numbered }: Omit<
       nextAfter.set(lastById.get(id) ?? first, position)
       lastById.set(id, position)
     }
+    if (id > lastId && id <= largestCounted) lastId = id
     size++
     return json
   }

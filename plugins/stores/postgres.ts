@@ -2,7 +2,7 @@ import pg from 'pg'
 import { grouped } from './grouped.js'
 import { digestOf, oldestKept, type Use } from './keys.js'
 import {
-  KeyConflict, largestCounted, patience, Unavailable, Unstorable,
+  hasId, KeyConflict, largestCounted, patience, Unavailable, Unstorable,
   type Collection, type Engine, type EngineLimits, type Identified, type Store
 } from './store.js'
 import { keysTable, migrate, tableOf, type Hold, type Row } from './table.js'
@@ -34,17 +34,19 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
   return { open, check, connections, close }
 
   async function open<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { name, start, numbered } = collection
+    const { name, start } = collection
     const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
     const counter = `"${name}_ids"`
     const insertion = (columnsGiven: string) => `
       insert into ${table} (${columns})
       select ${columnsGiven} from unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')})
       with ordinality as given (${columns}, position) order by position`
-    const insertGiven = {
-      name: `insert ${table}`,
-      text: numbered ? `${insertion(columns.replace('"id"', `nextval('${counter}')`))} returning id` : insertion(columns)
+    const insertGiven = { name: `insert ${table}`, text: insertion(columns) }
+    const insertNumbered = {
+      name: `number ${table}`,
+      text: `${insertion(columns.replace('"id"', `nextval('${counter}')`))} returning id`
     }
+    let counting: Promise<void> | undefined
 
     await inTransaction(async function createOrUpgrade (client) {
       const query = async (sql: string) => (await client.query(sql)).rows
@@ -55,25 +57,10 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
       ])
       if (created) await client.query(insertion(columns), columnsOf(start))
       await migrate(query, keysTable, keysTable.creation)
-      if (!numbered) return
-      await query(`create sequence if not exists ${counter} owned by ${table}.id`)
-      await query(`lock table ${table} in share row exclusive mode`) // so that no other instance takes an id meanwhile
-      await query(`
-        select setval('${counter}', greatest) from ${counter},
-        (select max(id) as greatest from ${table} where id <= ${largestCounted}) as ids where greatest >= last_value`)
     })
 
-    const insert = grouped(async function insertAll (records: T[]): Promise<(string | Error)[]> {
-      try {
-        const { rows } = await query({ ...insertGiven, values: columnsOf(records) })
-        return numbered ? records.map((record, n) => encode({ ...record, ...rows[n] })) : records.map(encode)
-      } catch (error) {
-        if (!isRefusal(error)) throw error
-        if (records.length === 1) return [refused()]
-        const half = Math.ceil(records.length / 2)
-        return [...await insertAll(records.slice(0, half)), ...await insertAll(records.slice(half))]
-      }
-    }, { sizeOf })
+    const insert = inserterOf(insertGiven)
+    const insertAndNumber = inserterOf(insertNumbered)
 
     const selectFirst = grouped(async function selectAll (ids: number[]) {
       const { rows } = await query({
@@ -113,7 +100,9 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
       async append (record, key) {
         const given = record as T
         checkText(given)
-        return key === undefined ? insert(given) : insertOnce(key, given)
+        if (!hasId(record)) await startCounting()
+        if (key !== undefined) return insertOnce(key, given)
+        return hasId(record) ? insert(given) : insertAndNumber(given)
       },
 
       async first (id) {
@@ -141,6 +130,37 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
       return page ?? longPage(await holdTransaction(), timeout * patience, limit, after)
     }
 
+    /** Inserts records together; where one is refused, it finds out which. */
+    function inserterOf (statement: { name: string, text: string }) {
+      return grouped(async function insertAll (records: T[]): Promise<(string | Error)[]> {
+        try {
+          const { rows } = await query({ ...statement, values: columnsOf(records) })
+          return records.map((record, n) => encode(rows[n] ? { ...record, ...rows[n] } : record))
+        } catch (error) {
+          if (!isRefusal(error)) throw error
+          if (records.length === 1) return [refused()]
+          const half = Math.ceil(records.length / 2)
+          return [...await insertAll(records.slice(0, half)), ...await insertAll(records.slice(half))]
+        }
+      }, { sizeOf })
+    }
+
+    /** Makes the counter of ids, and has it begin behind the largest one; once, before the first one is asked for. */
+    function startCounting () {
+      counting ??= inTransaction(async function makeCounter (client) {
+        await client.query(`select ${lock('migrations')}`)
+        await client.query(`create sequence if not exists ${counter} owned by ${table}.id`)
+        await client.query(`lock table ${table} in share row exclusive mode`) // so that no other instance takes an id meanwhile
+        await client.query(`
+          select setval('${counter}', greatest) from ${counter},
+          (select max(id) as greatest from ${table} where id <= ${largestCounted}) as ids where greatest >= last_value`)
+      }).catch(error => {
+        counting = undefined
+        throw failure(error)
+      })
+      return counting
+    }
+
     /** Has the lock of a key for as long as its transaction takes; who finds it locked learns that it is being used. */
     async function insertOnce (key: string, given: T) {
       const digest = digestOf(encode(given))
@@ -159,7 +179,8 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
         const { rows: [use] } = await client.query<Use>(
           'select digest, id from idempotency_keys where collection = $1 and key = $2 and at >= $3', [name, key, oldestKept()])
         if (use) return use.digest === digest ? { ...given, id: use.id } : new KeyConflict(422)
-        const { rows: [row] } = await client.query<Identified>({ ...insertGiven, values: columnsOf([given]) })
+        const statement = hasId<T>(given) ? insertGiven : insertNumbered
+        const { rows: [row] } = await client.query<Identified>({ ...statement, values: columnsOf([given]) })
         const record = { ...given, ...row }
         await client.query(`
           insert into idempotency_keys values ($1, $2, $3, $4, $5)

@@ -6,7 +6,7 @@ import Database from 'libsql'
 import { grouped } from './grouped.js'
 import { digestOf, idGiven, oldestKept } from './keys.js'
 import {
-  KeyConflict, largestCounted, patience, Unavailable, Unstorable,
+  hasId, KeyConflict, largestCounted, patience, Unavailable, Unstorable,
   type Collection, type Engine, type EngineLimits, type Identified, type Store
 } from './store.js'
 import { keysTable, migrate, tableOf, type Hold, type Row } from './table.js'
@@ -44,7 +44,7 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
   return { open: openCollection, check, connections, close }
 
   async function openCollection<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { name, start, numbered } = collection
+    const { name, start } = collection
     const { table, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${columns.replaceAll(/[^,]+/g, '?')})`
     const pieces = pieceSelection('?1', '?2')
@@ -58,15 +58,13 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
       if (created) for (const record of start) database.prepare(insertion).run(valuesOf(record))
       await migrate(query, keysTable, keysTable.creation)
       await migrate(query, { name: 'last_ids' }, ['create table last_ids (collection text primary key, id bigint not null)'])
-      if (numbered) {
-        query(`
-          insert into last_ids select '${name}', coalesce(max(id), 0) from ${table} where id between 0 and ${largestCounted}
-          on conflict do update set id = max(id, excluded.id)`)
-      }
+      query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
     })
 
     const insert = database.prepare(insertion)
-    const nextId = database.prepare(`update last_ids set id = id + 1 where collection = '${name}' returning id`).raw()
+    const nextId = database.prepare(`
+      update last_ids set id = 1 + max(id, (select coalesce(max(id), 0) from ${table} where id <= ${largestCounted}))
+      where collection = '${name}' returning id`).raw()
     const selectUse = database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw()
     const keepUse = database.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`)
     const forgetUses = database.prepare(`
@@ -115,7 +113,7 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
     }
 
     function add (given: T) {
-      const record = numbered ? { ...given, id: (nextId.get() as [number])[0] } : given
+      const record = hasId(given) ? given : { ...given as T, id: (nextId.get() as [number])[0] }
       insert.run(valuesOf(record))
       return record
     }

@@ -16,9 +16,9 @@ export type Eventually<T> = T | Promise<T>
  */
 export interface Store<T extends Identified> {
   /**
-   * Puts a record at the end, also where its id is taken, and gives it back. Where the collection numbers its records,
-   * it gets the next id. With a key that was used within a day, it is not put there again: it is given back as it was,
-   * or refused with a `KeyConflict`, where it is another one.
+   * Puts a record at the end, also where its id is taken, and gives it back. One that has no id gets the next one. With
+   * a key that was used within a day, it is not put there again: it is given back as it was or, where it is another
+   * one, refused with a `KeyConflict`.
    */
   append (record: T | Omit<T, 'id'>, key?: string): Eventually<string>
   /** Finds the first record with this id. */
@@ -42,14 +42,17 @@ export interface Page {
   next?: number
 }
 
+/** Tells whether a record comes with its id. */
+export function hasId<T extends Identified> (record: T | Omit<T, 'id'>): record is T {
+  return 'id' in record
+}
+
 /** What an engine has to know of a collection. */
 export interface Collection<T extends Identified> {
   name: string
   schema: TObject
   /** The records that it has when it is created. */
   start: T[]
-  /** Whether it gives its records their ids. */
-  numbered?: boolean
   /** For each version of its table but the newest, the SQL that leads to the next one. */
   upgrades?: string[]
 }

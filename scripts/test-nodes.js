@@ -1,0 +1,42 @@
+// Runs the tests on every Node that is supported, and with the oldest and the newest Fastify that the package allows.
+// Some of them: npm run test:nodes -- 'Node 24' 'Fastify 5'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { arch, platform, tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+
+const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
+const wanted = process.argv.slice(2)
+const runs = [
+  ...['20', '22', '24', '26'].map(node => ({ name: `Node ${node}`, node })),
+  ...[dependencies.fastify.slice(1), '5'].map(fastify => ({ name: `Fastify ${fastify}`, fastify }))
+].filter(({ name }) => wanted.length === 0 || wanted.includes(name))
+
+const outcomes = []
+for (const { name, node, fastify } of runs) {
+  const folder = mkdtempSync(join(tmpdir(), 'versions-'))
+  const env = { ...process.env, CI: 'true' }
+  spawnSync('git', ['clone', '--quiet', '.', folder], { stdio: 'inherit' })
+  if (node) {
+    // What the package `node` is on this machine; to find that out itself, it would need to run a script.
+    const binary = `node-${platform()}-${arch()}`
+    run('npm', 'install', '--silent', '--no-save', '--prefix', join(folder, 'node'), `${binary}@${node}`)
+    env.PATH = join(folder, 'node/node_modules', binary, 'bin') + delimiter + env.PATH
+  }
+  run('npm', 'ci', '--silent')
+  if (fastify) run('npm', 'install', '--silent', '--no-save', `fastify@${fastify}`)
+  run('npm', 'run', '--silent', 'build')
+  const versions = run('node', '-p', 'process.version + ", Fastify " + require("fastify/package.json").version').stdout.trim()
+  console.log(`\n# ${name}: ${versions}`)
+  const passed = run('npx', 'tap', '--reporter=terse').status === 0
+  outcomes.push(`${passed ? 'passed' : 'failed'}: ${name} (${versions})`)
+  rmSync(folder, { recursive: true, force: true })
+
+  function run (command, ...args) {
+    const stdout = command === 'node' ? 'pipe' : 'inherit'
+    return spawnSync(command, args, { cwd: folder, env, stdio: ['ignore', stdout, 'inherit'], encoding: 'utf8' })
+  }
+}
+
+console.log(`\n${outcomes.join('\n')}`)
+process.exitCode = outcomes.some(outcome => outcome.startsWith('failed')) ? 1 : 0

@@ -1,0 +1,44 @@
+import { execFile } from 'node:child_process'
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { test } from 'tap'
+import { newFolder } from './engines.js'
+
+const run = promisify(execFile)
+const env = {
+  ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^_?TAP/.test(name))),
+  NODE_OPTIONS: ''
+}
+
+test('who follows the guide to a third collection has one, on all engines', { timeout: 240_000 }, async t => {
+  const folder = newFolder(t)
+  for (const path of ['src', 'plugins', 'schemas', 'test', 'scripts', 'dist', 'package.json', 'tsconfig.json', 'openapi.json']) {
+    cpSync(path, `${folder}/${path}`, { recursive: true })
+  }
+  symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
+
+  const [, guide = ''] = /\n## Add a collection\n(.+?)\n## /s.exec(readFileSync('CONTRIBUTING.md', 'utf8')) ?? []
+  const blocks = [...guide.matchAll(/```ts\n(.+?)```/gs)].map(([, code = '']) => code)
+  t.equal(blocks.length, 4)
+  const [schema = '', plugin = '', line = '', records = ''] = blocks
+  writeFileSync(`${folder}/schemas/order.ts`, schema)
+  writeFileSync(`${folder}/plugins/orders.ts`, plugin)
+  t.equal(line.trim().split('\n').length, 1)
+  insertAfter(`${folder}/src/index.ts`, /^ {2}app\.register\(users, .+\n/m, line)
+  insertAfter(`${folder}/test/helper.ts`, /^export const collections = \[\n/m, records)
+
+  const { stdout: faults } = await run('npx', ['tsc'], { env, cwd: folder }).catch(error => error)
+  t.equal(faults, '')
+  const { stdout } = await run('npx', ['tap', '--disable-coverage', '--reporter=tap', 'test/collections.test.ts'],
+    { env, cwd: folder, maxBuffer: 64 * 1024 * 1024 }).catch(error => error)
+  t.notMatch(stdout, /^ *not ok/m)
+  for (const engine of ['memory', 'SQLite', 'PostgreSQL']) t.match(stdout, new RegExp(`^ *# Subtest: on ${engine}`, 'm'))
+  t.equal(stdout.match(/^ *# Subtest: \/api\/orders$/gm)?.length, stdout.match(/^ *# Subtest: \/api\/items$/gm)?.length)
+})
+
+function insertAfter (file: string, place: RegExp, text: string) {
+  const code = readFileSync(file, 'utf8')
+  if (!place.test(code)) throw new Error(`The guide names a place in ${file} that is not there`)
+  writeFileSync(file, code.replace(place, found => found + text))
+}
