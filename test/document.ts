@@ -1,45 +1,74 @@
+import { readFileSync } from 'node:fs'
 import { STATUS_CODES } from 'node:http'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 
+/** An answer, and the path in the document that it is an answer of. */
+interface Answer {
+  path: string
+  method: string
+  status: number
+  type: unknown
+  body: unknown
+}
+
 /** Checks an answer; tells what is wrong with it. */
-type Check = (request: FastifyRequest, reply: FastifyReply, payload: unknown) => string | undefined
+type Check = (answer: Answer) => string | undefined
 
 /** By the settings that a document follows from. */
 const checks = new Map<string, Check>()
 
 /** Holds every answer of an app against the document of the app: its status, its content type and its body. */
 export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
-  app.addHook('onSend', async function holdAgainstDocument (request, reply, payload) {
+  app.addHook('onSend', async function holdAgainstDocument (request, reply, body) {
     const check = checks.get(settings) ?? checkFor(app.swagger())
     checks.set(settings, check)
-    const fault = check(request, reply, payload)
-    if (fault) t.fail(`${request.method} ${request.url} ${reply.statusCode}: ${fault}`)
-    return payload
+    const { method, routeOptions, is404 } = request
+    const path = is404 ? '' : String(routeOptions.url).replaceAll(/:(\w+)/g, '{$1}')
+    const fault = check({ path, method, status: reply.statusCode, type: reply.getHeader('content-type'), body })
+    if (fault) t.fail(`${method} ${request.url} ${reply.statusCode}: ${fault}`)
+    return body
   })
+}
+
+/** As `fetch`, but that answers are held against the document of the service as it is by default. */
+export async function checkedFetch (...[input, init]: Parameters<typeof fetch>) {
+  const response = await fetch(input, init)
+  const { pathname } = new URL(String(input))
+  const path = Object.keys(byDefault.paths).find(path => new RegExp(`^${path.replaceAll(/{\w+}/g, '-?\\d+')}$`).test(pathname)) ?? ''
+  // A long list comes in pieces, whose number nobody knows before; it is left to its reader.
+  const body = response.headers.has('content-length') ? await response.clone().text() : undefined
+  const fault = checkDefault({ path, method: init?.method ?? 'GET', status: response.status, type: response.headers.get('content-type'), body })
+  if (fault) throw new Error(`${init?.method ?? 'GET'} ${pathname} ${response.status}: ${fault}`)
+  return response
+}
+
+const byDefault: Document = JSON.parse(readFileSync('openapi.json', 'utf8'))
+const checkDefault = checkFor(byDefault)
+
+interface Document {
+  paths: Record<string, Record<string, { responses: Record<string, { content?: object }> }>>
 }
 
 function checkFor (document: object): Check {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
-  const { paths } = document as { paths: Record<string, Record<string, { responses: Record<string, { content?: object }> }>> }
+  const { paths } = document as Document
   ajv.addSchema({ $id: 'document', ...document })
   const validators = new Map<string, ValidateFunction>()
 
-  return ({ method, routeOptions, is404 }, reply, payload) => {
-    const path = String(routeOptions.url).replaceAll(/:(\w+)/g, '{$1}')
-    const operation = is404 ? undefined : paths[path]?.[method.toLowerCase()]
-    if (operation === undefined || !(reply.statusCode in STATUS_CODES)) return
-    const status = [reply.statusCode, `${String(reply.statusCode)[0]}XX`].find(status => status in operation.responses)
-    if (status === undefined) return 'the document does not have this status'
-    if (operation.responses[status]?.content === undefined) return payload ? 'there should be no body' : undefined
-    const type = reply.getHeader('content-type')
+  return ({ path, method, status, type, body }) => {
+    const operation = paths[path]?.[method.toLowerCase()]
+    if (operation === undefined || !(status in STATUS_CODES)) return
+    const described = [status, `${String(status)[0]}XX`].find(status => status in operation.responses)
+    if (described === undefined) return 'the document does not have this status'
+    if (operation.responses[described]?.content === undefined) return body ? 'there should be no body' : undefined
     if (type !== 'application/json; charset=utf-8') return `${type} is no JSON`
-    if (typeof payload !== 'string' && !Buffer.isBuffer(payload)) return
-    const pointer = ['paths', path, method.toLowerCase(), 'responses', String(status), 'content', 'application/json', 'schema']
+    if (typeof body !== 'string' && !Buffer.isBuffer(body)) return
+    const pointer = ['paths', path, method.toLowerCase(), 'responses', String(described), 'content', 'application/json', 'schema']
       .map(part => part.replaceAll('~', '~0').replaceAll('/', '~1')).join('/')
     const validate = validators.get(pointer) ?? ajv.compile({ $ref: `document#/${encodeURI(pointer)}` })
     validators.set(pointer, validate)
-    return validate(JSON.parse(String(payload))) ? undefined : ajv.errorsText(validate.errors)
+    return validate(JSON.parse(String(body))) ? undefined : ajv.errorsText(validate.errors)
   }
 }

@@ -94,6 +94,46 @@ onEveryEngine((t, address, engine) => {
     t.equal(paths['/api/v1/users/{id}'].delete.operationId, 'deleteUserApiV1')
   })
 
+  t.test('with everything on, everything holds at once', async t => {
+    const app = build(t, { ...everything, METRICS_PORT: '0' })
+    const origin = 'https://example.com'
+    const headers = { origin, 'idempotency-key': 'a', ...bearer('one') }
+    const preflight = await app.inject({ method: 'OPTIONS', url: '/api/v1/items', headers: { origin, 'access-control-request-method': 'POST' } })
+    t.equal(preflight.statusCode, 204)
+    for (let n = 0; n < 2; n++) {
+      const created = await app.inject({ method: 'POST', url: '/api/v1/items', payload: { name: 'Kettle', price: 19.99 }, headers })
+      t.equal(created.statusCode, 201)
+      t.equal(created.body, '{"id":2,"name":"Kettle","price":19.99}')
+      t.match(created.headers, {
+        location: '/api/v1/items/2',
+        'access-control-allow-origin': origin,
+        'content-security-policy': "default-src 'none';frame-ancestors 'none'",
+        'x-ratelimit-limit': '1000'
+      })
+    }
+    const page = await app.inject({ url: '/api/items?limit=1', headers })
+    t.match(page.headers.link, /^<\/api\/items\?limit=1&after=/)
+    const { statusCode, headers: { 'x-content-type-options': nosniff } } = await app.inject('/api/items')
+    t.same([statusCode, nosniff], [401, 'nosniff'])
+  })
+
+  t.test('an API that is overloaded says so, and stores nothing', async t => {
+    const app = build(t, { MAX_EVENT_LOOP_DELAY: '30' })
+    await app.ready()
+    const busy = setInterval(() => {
+      const end = performance.now() + 100
+      while (performance.now() < end);
+    }, 110)
+    let last
+    do last = await app.inject({ method: 'POST', url: '/api/users', payload: { id: 2, name: 'x' } })
+    while (last.statusCode === 201)
+    clearInterval(busy)
+    t.equal(last.statusCode, 503)
+    t.equal(last.body, '{"detail":"The service is overloaded"}')
+    await sleep(600)
+    t.equal((await app.inject('/api/users')).statusCode, 200)
+  })
+
   t.test('figures are served on a port of their own, by route and never by path', async t => {
     const lines: string[] = []
     const app = build(t, { METRICS_PORT: '0', LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
@@ -464,6 +504,21 @@ test('paths and links are as the client wrote them', async t => {
     t.equal((await app.inject({ method: 'POST', url, payload: item })).headers.location, location, url)
   }
   t.equal((await app.inject('/api/items/?key=k%26&limit=1&after=NDA5Ng')).headers.link, '</api/items?key=k%26&limit=1&after=NDA5Nw>; rel="next"')
+})
+
+test('a client has so long for its headers, its request and its next one', async t => {
+  const { server } = helper.build(t)
+  t.match(server, { headersTimeout: 30_000, requestTimeout: 60_000, keepAliveTimeout: 72_000 })
+  const quick = host(t, { ...wireOptions, requestTimeout: 300, http: { headersTimeout: 200, connectionsCheckingInterval: 50 } })
+  quick.post('/', async () => 'late')
+  await quick.listen({ port: 0 })
+  for (const sent of ['', 'GET / HTTP/1.1\r\n', 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{']) {
+    const socket = connect((quick.server.address() as AddressInfo).port, '127.0.0.1')
+    socket.write(sent)
+    let answer = ''
+    for await (const chunk of socket) answer += chunk
+    t.match(answer, /^HTTP\/1\.1 408 [^]+{"detail":"The request took too long to arrive"}$/, JSON.stringify(sent))
+  }
 })
 
 test('a connection on which nothing moves is ended', async t => {

@@ -6,6 +6,7 @@ import { test } from 'tap'
 import { Config } from '../schemas/config.js'
 import { readConfig } from '../src/config.js'
 import { OneLineARequest, readable } from '../src/log.js'
+import { checkedFetch as fetch } from './document.js'
 import { build } from './helper.js'
 import { start } from './process.js'
 
