@@ -631,7 +631,7 @@ onPostgres('what a trigger refuses fails alone, and costs no connection', async 
 })
 
 onPostgres('so many lists are read at once; one more waits, and is asked to come again', async (t, server) => {
-  const engine = await engineAt(server.database(), { timeout: 300, connections: 4 })
+  const engine = await engineAt(server.database(), { timeout: 1500, connections: 4 })
   t.teardown(engine.close)
   const store = await engine.open<Item>({ ...things, start: [] })
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
