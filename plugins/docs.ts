@@ -79,7 +79,7 @@ export default fp(async function docs (app) {
 
 /** What is read and written of a document here. */
 interface Document {
-  components: { schemas: Record<string, { examples?: unknown[] }>, securitySchemes?: object }
+  components: { schemas: Record<string, { description?: string, examples?: unknown[] }>, securitySchemes?: object }
   paths: Record<string, Record<string, Operation>>
 }
 
@@ -112,7 +112,7 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
       for (const media of Object.values(body?.content ?? {})) {
         const name = media.schema.$ref?.split('/').at(-1)
         const component = document.components.schemas[String(name)]
-        const example = component?.examples?.[0] ?? (name === nameOf(ErrorBody.$id) && { detail: exampleDetails[status] })
+        const example = component?.examples?.[0] ?? (component?.description === ErrorBody.description && { detail: exampleDetails[status] })
         if (example) media.example = example
       }
     }

@@ -26,10 +26,10 @@ export const tooManyRequests = () => new Refusal(429, details[429])
 
 export const unauthorized = (detail: string) => new Refusal(401, detail)
 
-/** What a server says that has more to do than it can. */
-export class Overload extends Refusal {
+/** There is more to do than can be done, and to write of it would be more still. */
+export class Overload extends Unavailable {
   constructor () {
-    super(503, overloaded)
+    super(undefined, overloaded)
   }
 }
 
@@ -48,7 +48,7 @@ export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
 
 /** The body that answers a failed request. Of a failure of our own it tells nothing. */
 export function errorBody (error: Thrown, status: number) {
-  if (error instanceof Unavailable || error instanceof Overload) return { detail: error.message }
+  if (error instanceof Unavailable) return { detail: error.message }
   if (status === 500) return { detail: details[500] }
   if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
@@ -75,7 +75,7 @@ export default fp(async function errors (app) {
       const level = error instanceof Unavailable ? 'warn' : 'error'
       request.log[level]({ method: request.method, url: request.url, err: error }, error.message)
     }
-    if (error instanceof Unavailable || error instanceof Overload) reply.header('retry-after', 1)
+    if (error instanceof Unavailable) reply.header('retry-after', 1)
     // Fastify means to close the connection for the sake of what is still to come. To close on a client that is
     // sending would reset it, and the answer would be lost; so the rest is read, and for a client that wants to be
     // closed on, it is read first. (Where the app itself closes, the raw response says so.)

@@ -40,7 +40,7 @@ export function oneOf<const T extends readonly string[]> (values: T, options: Sc
   return Type.Unsafe<T[number]>({ ...options, type: 'string', enum: values })
 }
 
-/** An id as a record holds it: any integer that JSON carries exactly (RFC 7493). */
+/** An id as a record holds it. Beyond these bounds, two programs may read two numbers (RFC 7493). */
 export const Id = Type.Integer({
   minimum: Number.MIN_SAFE_INTEGER,
   maximum: Number.MAX_SAFE_INTEGER,

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { STATUS_CODES } from 'node:http'
+import { pipeline, Readable, Transform } from 'node:stream'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
@@ -26,9 +27,26 @@ export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
     checks.set(settings, check)
     const { method, routeOptions, is404 } = request
     const path = is404 ? '' : String(routeOptions.url).replaceAll(/:(\w+)/g, '{$1}')
-    const fault = check({ path, method, status: reply.statusCode, type: reply.getHeader('content-type'), body })
-    if (fault) t.fail(`${method} ${request.url} ${reply.statusCode}: ${fault}`)
-    return body
+    if (!(body instanceof Readable) || method === 'HEAD') return hold(body)
+
+    // A body in pieces is held against it when all of them have gone through.
+    const pieces: Buffer[] = []
+    return pipeline(body, new Transform({
+      transform (piece, _encoding, done) {
+        pieces.push(piece)
+        done(null, piece)
+      },
+      flush (done) {
+        hold(Buffer.concat(pieces))
+        done()
+      }
+    }), () => {})
+
+    function hold<T> (body: T) {
+      const fault = check({ path, method, status: reply.statusCode, type: reply.getHeader('content-type'), body })
+      if (fault) t.fail(`${method} ${request.url} ${reply.statusCode}: ${fault}`)
+      return body
+    }
   })
 }
 
@@ -47,11 +65,30 @@ export async function checkedFetch (...[input, init]: Parameters<typeof fetch>) 
 const byDefault: Document = JSON.parse(readFileSync('openapi.json', 'utf8'))
 const checkDefault = checkFor(byDefault)
 
-interface Document {
-  paths: Record<string, Record<string, { responses: Record<string, { content?: object }> }>>
+/** What the tests read in an OpenAPI document. */
+export interface Document {
+  paths: Record<string, Record<string, Operation>>
+  components: { schemas: Record<string, Schema> }
 }
 
-function checkFor (document: object): Check {
+export interface Operation {
+  parameters?: { in: string, name: string, schema: Schema }[]
+  requestBody?: { content: { 'application/json': { schema: Schema } } }
+  responses: Record<string, { content?: object }>
+}
+
+export interface Schema {
+  $ref?: string
+  type?: string
+  pattern?: string
+  minimum?: number
+  maximum?: number
+  properties?: Record<string, Schema>
+  required?: string[]
+}
+
+/** Makes the check of an answer against a document. */
+export function checkFor (document: object): Check {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
   const { paths } = document as Document
   ajv.addSchema({ $id: 'document', ...document })

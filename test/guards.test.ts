@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
-import { connect, createServer, type AddressInfo } from 'node:net'
+import { connect, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
@@ -9,8 +9,9 @@ import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { auth, docs, limits, metrics, wire, wireOptions, type Store } from '../src/index.js'
 import { newFolder, onEveryEngine } from './engines.js'
+import { checkedFetch as fetch } from './document.js'
 import * as helper from './helper.js'
-import { start } from './process.js'
+import { start, takenPort } from './process.js'
 import { startRedis } from './redis.js'
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
@@ -422,20 +423,14 @@ test('a figure that cannot be had is left out, and the others are not', async t 
 })
 
 test('a port that is taken is one clear line, and the end, whatever else has started', async t => {
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => taken.close())
-  await once(taken, 'listening')
-  const { port } = taken.address() as AddressInfo
+  const { port } = await takenPort(t)
   const server = start(t, { PORT: String(port), METRICS_PORT: '0', RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1', LOG_LEVEL: 'silent' })
   t.same(await server.exit, [1, null])
   t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is taken; set PORT to another one\.\n$/)
 })
 
 test('a port for metrics that is taken is one clear line', async t => {
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => taken.close())
-  await once(taken, 'listening')
-  const { port } = taken.address() as AddressInfo
+  const { port } = await takenPort(t)
   const server = start(t, { METRICS_PORT: String(port) })
   t.same(await server.exit, [1, null])
   t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is taken; set METRICS_PORT to another one.\n`)
@@ -556,10 +551,7 @@ test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and the
 })
 
 test('a signal that comes before it serves ends it at once', async t => {
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => taken.close())
-  await once(taken, 'listening')
-  const { port } = taken.address() as AddressInfo
+  const { server: taken, port } = await takenPort(t)
   const server = start(t, { SHUTDOWN_DELAY: '20000', SHUTDOWN_GRACE: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' })
   await once(taken, 'connection')
   const began = performance.now()

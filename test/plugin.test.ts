@@ -144,6 +144,22 @@ test('the doc pages and the probes can be had on their own', async t => {
   t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
 })
 
+test('the document beside an Item of the host has both, and under a prefix leads to where its paths begin', async t => {
+  const app = host(t)
+  app.addSchema({ $id: 'Item', type: 'object', properties: { colour: { type: 'string' } } })
+  app.register(async function scope (scope) {
+    await scope.register(docs)
+    scope.get('/own', { schema: { response: { 200: { $ref: 'Item#' } } } }, async () => ({ colour: 'red' }))
+    scope.register(itemsUsers, { prefix: '/api' })
+  }, { prefix: '/shop/v1' })
+  const { servers, paths, components } = (await app.inject('/shop/v1/openapi.json')).json()
+  t.equal(new URL(servers[0].url, 'http://x/shop/v1/openapi.json').pathname, '/')
+  t.equal(new URL((await app.inject('/shop/v1/docs/json')).json().servers[0].url, 'http://x/shop/v1/docs/').pathname, '/')
+  t.ok(paths['/shop/v1/api/items'])
+  t.same(Object.keys(components.schemas.Item.properties), ['colour'])
+  t.same(Object.keys(components.schemas['ItemsUsers.Item'].properties), ['id', 'name', 'price'])
+})
+
 test('a store may take its time', async t => {
   const app = host(t)
   const later = <T>(value: T) => new Promise<T>(resolve => setImmediate(resolve, value))

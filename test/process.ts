@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 
 /** How to start the service: from its source, which counts for coverage, or as it is built, which is faster. */
@@ -40,4 +41,12 @@ export function start (t: Test, env: NodeJS.ProcessEnv = {}, how: How = {}) {
     says,
     get url () { return says(/API at (http:\/\/[\d.:]+)/) }
   }
+}
+
+/** A port that somebody else listens on. */
+export async function takenPort (t: Test) {
+  const server = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  return { server, port: (server.address() as AddressInfo).port }
 }

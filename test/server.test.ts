@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { connect, createServer, type AddressInfo } from 'node:net'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { Config } from '../schemas/config.js'
@@ -8,7 +8,7 @@ import { readConfig } from '../src/config.js'
 import { OneLineARequest, readable } from '../src/log.js'
 import { checkedFetch as fetch } from './document.js'
 import { build } from './helper.js'
-import { start } from './process.js'
+import { start, takenPort } from './process.js'
 
 const defaults = {
   HOST: '127.0.0.1',
@@ -60,10 +60,7 @@ test('a bad configuration ends the process with one message that names every fau
 })
 
 test('a port that is taken is one clear line', async t => {
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => taken.close())
-  await once(taken, 'listening')
-  const { port } = taken.address() as AddressInfo
+  const { port } = await takenPort(t)
   const server = start(t, { PORT: String(port) })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
