@@ -17,8 +17,7 @@ export default fp(async function json (app) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser<Buffer>(['application/json', '*'], { parseAs: 'buffer' },
     function parseBody (request, body, done) {
-      // On an unknown path, nobody has asked for the body.
-      if (body.length === 0 || request.is404) return done(null)
+      if (body.length === 0) return done(null)
       if (!isUtf8(body)) return done(invalid('body', [{ path: '', message: 'must be UTF-8' }]))
       const text = body.toString()
       parse(request, text, (error, value) => {

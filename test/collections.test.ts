@@ -153,8 +153,8 @@ onEveryEngine((t, address, engine) => {
         }
         const one = path === '/api/users' ? 'GET, HEAD, DELETE' : 'GET, HEAD'
         for (const [url, allow] of [[path, 'GET, HEAD, POST'], [`${path}/1`, one], [`${path}?x=1`, 'GET, HEAD, POST']] as const) {
-          for (const method of ['PUT', 'PATCH', 'OPTIONS'] as const) {
-            const response = await app.inject({ method, url, body: '{' })
+          for (const [method, headers] of [['PUT'], ['PATCH', { 'content-type': 'no type' }], ['OPTIONS'], ['QUERY']] as const) {
+            const response = await app.inject({ method: method as 'PUT', url, headers, body: '{' })
             t.equal(response.statusCode, 405, `${method} ${url}`)
             t.equal(response.headers.allow, allow)
             t.same(response.json(), { detail: 'Method not allowed' })
