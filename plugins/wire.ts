@@ -76,8 +76,9 @@ function serverFactory (listener: RequestListener, options: FastifyHttpOptions<S
     if (request.headers.host !== undefined || request.httpVersionMinor === 0) return handle(request, response)
     send(response, 400, errorBody(invalid('headers', [{ path: '/host', message: 'is required' }]), 400))
   })
-  // Fastify leaves these to whoever makes the server.
-  Object.assign(server, { timeout: connectionTimeout, maxRequestsPerSocket })
+  // Fastify leaves these to whoever makes the server. Headers are limited by their bytes; by their number, Node would
+  // drop some and say nothing.
+  Object.assign(server, { timeout: connectionTimeout, maxRequestsPerSocket, maxHeadersCount: 0 })
   server.on('checkExpectation', (_request, response) => send(response, 417, { detail: details[417] }))
   server.on('connect', (_request, socket) => end(socket, 405, { detail: details[405] }))
   return server
@@ -116,7 +117,8 @@ function clientErrorHandler (this: FastifyInstance, error: ConnectionError, sock
   const body = status === 400 ? refusal('request', 'must be well-formed HTTP') : { detail: details[status] }
   this.log.info({ status, reason: error.message }, 'request refused')
   const earlier = socket[newestResponse]
-  if (earlier?.req.complete && !earlier.writableFinished) earlier.once('close', () => end(socket, status, body))
+  if (earlier?.headersSent && !earlier.req.complete) socket.destroySoon() // it is the rest of what was answered already
+  else if (earlier?.req.complete && !earlier.writableFinished) earlier.once('close', () => end(socket, status, body))
   else end(socket, status, body)
 }
 

@@ -29,6 +29,61 @@ test('malformed HTTP is 400 in our shape', async t => {
   t.equal(last(await send(bye)).status, 200)
 })
 
+test('a request that another server might read otherwise is refused whole, and nothing of it is served', async t => {
+  const send = await listen(t)
+  const hidden = 'DELETE /api/users/1 HTTP/1.1\r\nHost: x\r\n\r\n'
+  const head = 'POST /api/items HTTP/1.1\r\nHost: x\r\n'
+  const chunked = `${head}Transfer-Encoding: chunked\r\n\r\n`
+  for (const text of [
+    `${head}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
+    `${head}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n`,
+    `${head}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`,
+    `${head}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
+    `${head}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n`,
+    `${head}Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n`,
+    `${head}Transfer-Encoding: chunked\0\r\n\r\n0\r\n\r\n`,
+    `${head}X: y\r\n Content-Length: 5\r\n\r\n`,
+    `${head}X: y\rContent-Length: 5\r\n\r\n`,
+    `${head}X: y\nContent-Length: 5\r\n\r\n`,
+    ...['+5', '-5', '5, 5', '0x5', '5 5', '', '5\r\nContent-Length: 5', '99999999999999999999'].map(length => `${head}Content-Length: ${length}\r\n\r\n`),
+    ...['0x0', '+0', '-1', '0 0', '10000000000000000'].map(size => `${chunked}${size}\r\n\r\n`),
+    `${chunked}2\n{}\r\n0\r\n\r\n`,
+    `${chunked}2\r\n{}0\r\n\r\n`,
+    `${chunked}2;x\n{}\r\n0\r\n\r\n`
+  ]) {
+    const answers = await send(`${text}${hidden}`)
+    t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 400'], JSON.stringify(text))
+  }
+  const { body } = last(await send('GET /api/users HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'))
+  t.same(body, [{ id: 1, name: 'Ada' }])
+})
+
+test('what follows the answer to a request is not answered as another one', async t => {
+  const send = await listen(t)
+  const socket = connect(send.port, '127.0.0.1')
+  socket.write('PUT /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n')
+  const [answer] = await once(socket, 'data')
+  t.equal(last(String(answer)).status, 405)
+  socket.write('zz\r\n')
+  t.same(await socket.toArray(), [])
+})
+
+test('a client that has closed its half of the connection is answered', async t => {
+  const send = await listen(t)
+  const socket = connect({ port: send.port, host: '127.0.0.1', allowHalfOpen: true })
+  socket.end(post + post)
+  const answers = String(Buffer.concat(await socket.toArray()))
+  t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 201'])
+})
+
+test('however many headers there are, none is lost', async t => {
+  const send = await listen(t)
+  const many = 'a:\r\n'.repeat(3000)
+  const answer = last(await send(post.replace('Host: x', `${many}Host: x\r\nConnection: close\r\nIdempotency-Key: ${'x'.repeat(256)}`)))
+  t.equal(answer.status, 400)
+  t.match(answer.body, { errors: [{ in: 'headers', path: '/idempotency-key' }] })
+})
+
 test('too many bytes of headers are 431 and of chunk extensions 413', async t => {
   const send = await listen(t)
   const headers = last(await send(`GET /api/items HTTP/1.1\r\nHost: x\r\nBig: ${'x'.repeat(20_000)}\r\n\r\n`))
@@ -43,9 +98,10 @@ test('too many bytes of headers are 431 and of chunk extensions 413', async t =>
 test('a request that does not arrive in time is 408', async t => {
   const http = { connectionsCheckingInterval: 50, headersTimeout: 100 }
   const impatient = Fastify({ ...wireOptions, http, requestTimeout: 200 })
+  impatient.post('/api/items', async () => {})
   t.teardown(() => impatient.close())
   const send = await listen(t, impatient)
-  const { status, body } = last(await send('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{'))
+  const { status, body } = last(await send('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{'))
   t.equal(status, 408)
   t.same(body, { detail: 'The request took too long to arrive' })
 })
