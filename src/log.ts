@@ -22,11 +22,17 @@ export function logStream (terminal = process.stdout.isTTY) {
   return pino.destination({ sync: false, minLength: 8 * 1024, periodicFlush: 100 })
 }
 
-/** Turns a line of the log into text. */
+/** Turns a line of the log into text: one line, and those of a stack behind it, which are set in. */
 export function readable (line: string) {
   const { time, level, msg, method, url, status, ms, err } = JSON.parse(line)
   const clock = new Date(time).toLocaleTimeString('en-GB')
   const what = ms === undefined ? msg : `${method} ${url} ${status} in ${ms.toFixed(1)} ms`
   const severity = level >= 50 ? ' ERROR' : level >= 40 ? ' WARNING' : ''
-  return `${clock}${severity} ${what}\n${err ? `${err.stack}\n` : ''}`
+  const stack = err ? `${String(err.stack).split('\n').map(visible).join('\n    ')}\n` : ''
+  return `${clock}${severity} ${visible(String(what))}\n${stack}`
+}
+
+/** Writes out what would end a line or speak to a terminal: a message may repeat what a client has sent. */
+function visible (text: string) {
+  return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
