@@ -53,10 +53,11 @@ async function start () {
     throw error
   }
 
-  /** Has those who send requests here find out that they should not, while they are still served. */
+  /** Has those who send requests here find out that they should not, while they are still served, and leave. */
   async function letGo () {
     if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
     app.turnUnready()
+    app.server.prependListener('request', (_request, response) => { response.shouldKeepAlive = false })
     await sleep(SHUTDOWN_DELAY)
   }
 

@@ -5,7 +5,7 @@ import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { test } from 'tap'
-import { newFolder } from './engines.js'
+import { newFolder } from './folder.js'
 import { build } from './helper.js'
 
 const run = promisify(execFile)

@@ -15,7 +15,7 @@ import { grouped } from '../plugins/stores/grouped.js'
 import { Unavailable } from '../plugins/stores/store.js'
 import { databaseDefaults } from '../schemas/config.js'
 import { Item } from '../schemas/item.js'
-import { newFolder } from './engines.js'
+import { newFolder } from './folder.js'
 import { checkedFetch as fetch } from './document.js'
 import { build, invalidBody } from './helper.js'
 import { startPostgres, type Postgres } from './postgres.js'
@@ -89,10 +89,7 @@ function onDatabases (name: string, run: (t: Test, database: TestDatabase) => Pr
     await run(t, {
       url,
       sql,
-      crash: async () => {
-        await server.stop('SIGQUIT')
-        await server.run()
-      },
+      crash: server.crash,
       transactions: async () => Number((await sql('select count(distinct xmin::text) from items'))[0]?.count),
       openLists: async () => {
         const [row] = await sql('select count(*) from pg_stat_activity where xact_start is not null and pid <> pg_backend_pid() and datname is not null')
@@ -132,44 +129,6 @@ const json = { 'content-type': 'application/json' }
 const item = (id: number, price = 1.5) => ({ id, name: `number ${id}`, price })
 const things = { name: 'things', schema: Item, start: [item(1)] }
 const unavailable = { message: 'The database cannot serve for the moment' }
-
-onDatabases('what is acknowledged outlives ten kills of the service, and of the server, and nothing is there twice', async (t, { url, crash }) => {
-  const created = new Set<number>()
-  const deleted = new Set<number>()
-  const asked = new Set<number>([1])
-  let next = 2
-
-  for (let round = 1; round <= 10; round++) {
-    const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
-    const api = `${await server.url}/api/users`
-    const clients = Array.from({ length: 16 }, async () => {
-      while (!server.process.killed) {
-        const id = next++
-        asked.add(id)
-        const body = JSON.stringify({ id, name: `round ${round}` })
-        const { status } = await fetch(api, { method: 'POST', headers: json, body }).catch(() => ({ status: 0 }))
-        if (status === 201) created.add(id)
-        if (status === 201 && id % 5 === 0) {
-          const { status } = await fetch(`${api}/${id}`, { method: 'DELETE' }).catch(() => ({ status: 0 }))
-          created.delete(id)
-          if (status === 204) deleted.add(id)
-        }
-      }
-    })
-    await sleep(100 + Math.random() * 300)
-    if (round % 2 === 0) await crash()
-    server.process.kill('SIGKILL')
-    await Promise.all([...clients, server.exit])
-  }
-
-  const users: { id: number }[] = (await build(t, { DATABASE_URL: url }).inject('/api/users')).json()
-  const ids = new Set(users.map(({ id }) => id))
-  t.ok(created.size > 100, `${created.size} users were created, and ${deleted.size} more were deleted`)
-  t.same([...created].filter(id => !ids.has(id)), [], 'none is lost')
-  t.same([...deleted].filter(id => ids.has(id)), [], 'none has come back')
-  t.same([...ids].filter(id => !asked.has(id)), [], 'none came from nowhere')
-  t.equal(ids.size, users.length, 'none is there twice')
-})
 
 onDatabases('writes that come together share transactions, and a record that is refused fails alone', async (t, { url, sql, transactions, refuseNegative }) => {
   const app = build(t, { DATABASE_URL: url })

@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test, type Test } from 'tap'
+import { newFolder } from './folder.js'
 import { startPostgres } from './postgres.js'
 
 /** Gives an address at which there is nothing yet. */
@@ -29,10 +27,4 @@ export function onEveryEngine (tests: (t: Test, address: Address, engine: string
       else t.pass('the same tests', { skip: `${engine} does not start` })
     })
   }
-}
-
-export function newFolder (t: Test) {
-  const folder = mkdtempSync(join(tmpdir(), 'items-users-'))
-  t.teardown(() => rmSync(folder, { recursive: true }))
-  return folder
 }

@@ -8,7 +8,8 @@ import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { auth, docs, limits, metrics, wire, wireOptions, type Store } from '../src/index.js'
-import { newFolder, onEveryEngine } from './engines.js'
+import { onEveryEngine } from './engines.js'
+import { newFolder } from './folder.js'
 import { checkedFetch as fetch } from './document.js'
 import * as helper from './helper.js'
 import { start, takenPort } from './process.js'
@@ -498,6 +499,9 @@ test('paths and links are as the client wrote them', async t => {
   for (const [url, location] of [['/api/items/', '/api/items/7'], ['/api/items?x=/', '/api/items/7'], ['/api/items/?x', '/api/items/7'], ['/api/items#x', '/api/items/7'], ['http://evil.example/api/items?x', '/api/items/7']] as const) {
     t.equal((await app.inject({ method: 'POST', url, payload: item })).headers.location, location, url)
   }
+  const lenient = host(t, { routerOptions: { ignoreDuplicateSlashes: true } })
+  lenient.register(itemsUsers, { prefix: '/:tenant' })
+  t.equal((await lenient.inject({ method: 'POST', url: '//evil.example/items', payload: item })).headers.location, '/evil.example/items/7')
   t.equal((await app.inject('/api/items/?key=k%26&limit=1&after=NDA5Ng')).headers.link, '</api/items?key=k%26&limit=1&after=NDA5Nw>; rel="next"')
 })
 
@@ -545,7 +549,9 @@ test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and the
   while ((await fetch(`${url}/readyz`)).status === 200) await sleep(10)
   t.same(await (await fetch(`${url}/readyz`)).json(), { detail: 'Shutting down' })
   t.equal((await fetch(`${url}/livez`)).status, 200)
-  t.equal((await fetch(`${url}/api/items`)).status, 200)
+  const { status, headers } = await fetch(`${url}/api/items`)
+  t.equal(status, 200)
+  t.equal(headers.get('connection'), 'close', 'whoever keeps a connection finds another one')
   t.same(await server.exit, [0, null])
   t.ok(performance.now() - began >= 700)
 })

@@ -3,7 +3,7 @@ import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { newFolder } from './engines.js'
+import { newFolder } from './folder.js'
 
 const run = promisify(execFile)
 const env = {

@@ -46,7 +46,7 @@ async function start () {
   let databases = 0
   await run()
   await query(Array.from({ length: 200 }, (_, n) => `create schema test_${n}`).join(';'))
-  return { url, run, signal, stop, query, database, remove }
+  return { url, run, signal, stop, crash, query, database, remove }
 
   /** Starts it, and waits until it answers. */
   async function run () {
@@ -70,6 +70,12 @@ async function start () {
     const ended = once(server, 'exit')
     server.kill(signal)
     await ended
+  }
+
+  /** Ends it at once, and starts it again. */
+  async function crash () {
+    await stop('SIGQUIT')
+    await run()
   }
 
   async function query (sql: string, at = url) {

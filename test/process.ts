@@ -8,7 +8,7 @@ const source = [...process.execArgv, 'src/server.ts']
 const built = ['dist/src/server.js']
 const uncovered = { NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 
-interface How {
+export interface How {
   /** A module that runs first. */
   script?: string
   built?: boolean
@@ -16,7 +16,7 @@ interface How {
 }
 
 /** Starts the service on a free port as a process of its own, which does not outlive the test. */
-export function start (t: Test, env: NodeJS.ProcessEnv = {}, how: How = {}) {
+export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
   const child = spawn(process.execPath, [...imports, ...how.flags ?? [], ...how.built ? built : source], {
     env: { ...process.env, ...how.built && uncovered, PORT: '0', ...env }

@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { newFolder } from './engines.js'
+import { newFolder } from './folder.js'
 import { freePort } from './postgres.js'
 
 /** Starts a Redis of the test's own, which a test may stop and kill: the machine's, since none comes from npm. */
-export async function startRedis (t: Test) {
+export async function startRedis (t: Pick<Test, 'teardown'>) {
   const folder = newFolder(t)
   const port = await freePort()
   let server = await run()

@@ -1,0 +1,113 @@
+import { equal, ok } from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { rmSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { newFolder } from '../folder.js'
+import type { Postgres } from '../postgres.js'
+import { startRedis } from '../redis.js'
+import { ledger } from './ledger.js'
+import { serve, until, type Scope } from './service.js'
+
+/** How long the service waits for a database, in milliseconds. */
+const patience = 1000
+
+/** The service is killed under load and started again, and in every second round the server of its database too. */
+export async function kills (scope: Scope, url: string, { rounds, crash }: { rounds: number, crash? (): Promise<void> }) {
+  const account = ledger()
+  for (let round = 1; round <= rounds; round++) {
+    scope.comment(`round ${round} of ${rounds}`)
+    const service = await serveOn(scope, url)
+    const stop = account.write(service.url)
+    await sleep(100 + Math.random() * 300)
+    if (round % 2 === 0) await crash?.()
+    service.process.kill('SIGKILL')
+    await Promise.all([stop(), service.exit])
+  }
+  return { ...await account.compare((await serveOn(scope, url)).url), rounds }
+}
+
+/** What may happen to a PostgreSQL server. */
+export const troubles: Record<string, (server: Postgres) => Promise<void>> = {
+  async 'is stopped' (server) {
+    await server.stop()
+    await sleep(1000)
+    await server.run()
+  },
+  async 'is killed' (server) {
+    await server.stop('SIGKILL')
+    await sleep(1000)
+    await server.run()
+  },
+  async 'is paused' (server) {
+    server.signal('SIGSTOP')
+    await sleep(2.5 * patience)
+    server.signal('SIGCONT')
+  },
+  async 'cuts its connections' (server) {
+    for (let n = 0; n < 20; n++) {
+      await server.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fastify-items-users'")
+      await sleep(50)
+    }
+  }
+}
+
+/** The server of the database is in trouble under load. Answers are 503 meanwhile, in time; then all is well again. */
+export async function trouble (scope: Scope, server: Postgres, happen: (server: Postgres) => Promise<void>) {
+  const account = ledger()
+  const { url } = await serveOn(scope, server.database())
+  const stop = account.write(url)
+  await sleep(300)
+  await happen(server)
+  const back = performance.now()
+  await until(async () => (await fetch(`${url}/readyz`)).status === 200)
+  const recovery = Math.round(performance.now() - back)
+  const before = account.answers[201] ?? 0
+  await until(async () => (account.answers[201] ?? 0) > before + 100)
+  await stop()
+  for (const answer of Object.keys(account.answers)) ok(['201', '204', '503'].includes(answer), `an answer is ${answer}`)
+  ok(account.slowest() < 2.5 * patience, `an answer took ${account.slowest()} ms`)
+  return { ...await account.compare(url), unavailable: account.answers[503] ?? 0, slowest: account.slowest(), recovery }
+}
+
+/** The disk of a SQLite file is full for a while: reads go on, and when there is room again, writes do. */
+export async function fullDisk (scope: Scope) {
+  const folder = newFolder(scope)
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', folder], { stdio: 'pipe' })
+  scope.teardown(() => execFileSync('umount', ['--lazy', folder]))
+  const ballast = `${folder}/ballast`
+  writeFileSync(ballast, Buffer.alloc(4 * 1024 * 1024))
+  const account = ledger('x'.repeat(1000))
+  const service = await serveOn(scope, `sqlite:${folder}/items.db`)
+  const { url } = service
+  const stop = account.write(url)
+  await until(async () => (account.answers[503] ?? 0) > 100)
+  for (const path of ['/api/users/1', '/api/users', '/api/items?limit=1', '/livez', '/readyz']) equal((await fetch(url + path)).status, 200, path)
+  rmSync(ballast)
+  const before = account.answers[201] ?? 0
+  await until(async () => (account.answers[201] ?? 0) > before + 100)
+  service.process.kill('SIGKILL')
+  await Promise.all([stop(), service.exit])
+  for (const answer of Object.keys(account.answers)) ok(['201', '204', '503', 'dropped'].includes(answer), `an answer is ${answer}`)
+  const { url: again } = await serveOn(scope, `sqlite:${folder}/items.db`)
+  return { ...await account.compare(again), refused: account.answers[503] ?? 0 }
+}
+
+/** Redis, which counts the requests of clients, is gone for a while: nobody is refused for it. */
+export async function redisGone (scope: Scope) {
+  const redis = await startRedis(scope)
+  const account = ledger()
+  const { url } = await serveOn(scope, 'memory', { RATE_LIMIT_MAX: '1000000', REDIS_URL: redis.url })
+  const stop = account.write(url)
+  for (const happen of [() => redis.stop(), () => redis.run(), () => redis.signal('SIGSTOP'), () => redis.signal('SIGCONT')]) {
+    await sleep(700)
+    await happen()
+  }
+  await sleep(300)
+  await stop()
+  for (const answer of Object.keys(account.answers)) ok(['201', '204'].includes(answer), `an answer is ${answer}`)
+  return { ...await account.compare(url), slowest: account.slowest() }
+}
+
+function serveOn (scope: Scope, url: string, env: NodeJS.ProcessEnv = {}) {
+  return serve(scope, { DATABASE_URL: url, DATABASE_TIMEOUT: String(patience), DOCS: 'false', ...env })
+}

@@ -1,0 +1,151 @@
+// The long form of test/fire.test.ts, which writes what it has found to bench/fire.md. With words after it, it does
+// only what has one of them in its name, and writes nothing.
+import { writeFileSync } from 'node:fs'
+import { cpus } from 'node:os'
+import { newFolder } from '../folder.js'
+import { startPostgres } from '../postgres.js'
+import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
+import { generated } from './generated.js'
+import { rollingRestart } from './rolling.js'
+import { serve, type Scope } from './service.js'
+import { soak } from './soak.js'
+import { mangled, neverReads, slowClients } from './wire.js'
+
+interface Drill {
+  name: string
+  /** Does it, and tells what came of it. */
+  run (scope: Scope): Promise<string>
+}
+
+const words = process.argv.slice(2)
+const endings: (() => unknown)[] = []
+const postgres = await startPostgres({ teardown: ending => { endings.push(ending) }, comment: console.error })
+if (!postgres) process.exit(1)
+
+const engines: Record<string, (scope: Scope) => string> = {
+  memory: () => 'memory',
+  SQLite: scope => `sqlite:${newFolder(scope)}/items.db`,
+  PostgreSQL: () => postgres.database()
+}
+
+const drills: Drill[] = [
+  ...Object.entries(engines).map(([engine, address]) => ({
+    name: `Generated requests, ${engine}`,
+    async run (scope: Scope) {
+      const { url } = await serve(scope, { DATABASE_URL: address(scope) })
+      const { requests, statuses, seed } = await generated(url, {
+        requests: 100_000, holdsNul: engine === 'memory', progress: done => scope.comment(`${done} requests`)
+      })
+      const answers = Object.entries(statuses).map(([status, count]) => `${count} × ${status}`)
+      return `${requests} requests, every answer in the document and as a model has it: ${answers.join(', ')} (seed ${seed})`
+    }
+  })),
+  {
+    name: 'Requests in pieces, and mangled',
+    async run (scope) {
+      const { url } = await serve(scope)
+      const { connections, reset, created, seed } = await mangled(url, { runs: 20_000, progress: done => scope.comment(`${done} connections`) })
+      return `${connections} connections, ${reset} of them reset; ${created} records created, and none that nobody was told of (seed ${seed})`
+    }
+  },
+  {
+    name: 'Slow headers and slow bodies',
+    async run (scope) {
+      const { clients, alone, beside } = await slowClients(scope, { clients: 1000, seconds: 10, toTheEnd: true })
+      return `${clients} slow clients: p99 of another one ${beside.toFixed(1)} ms, ${alone.toFixed(1)} ms without them; each got its 408`
+    }
+  },
+  {
+    name: 'A million records that nobody reads',
+    async run (scope) {
+      const { readers, megabytes, alone, beside } = await neverReads(scope, { records: 1_000_000, name: 'somebody', readers: 10 })
+      return `${readers} such clients: ${megabytes.toFixed(1)} MB more; p99 of another one ${beside.toFixed(1)} ms, ${alone.toFixed(1)} ms without them`
+    }
+  },
+  ...[['SQLite', undefined], ['PostgreSQL', postgres.crash]].map(([engine, crash]) => ({
+    name: `kill -9 under load, ${engine}`,
+    async run (scope: Scope) {
+      const { rounds, created, deleted } = await kills(scope, String(engines[String(engine)]?.(scope)), { rounds: 30, crash: crash as () => Promise<void> })
+      return `${rounds} kills${crash ? ', every second one of the server too' : ''}: ${created} acknowledged creations and ${deleted} deletions, all there, once`
+    }
+  })),
+  ...Object.entries(troubles).map(([name, happen]) => ({
+    name: `PostgreSQL ${name}`,
+    async run (scope: Scope) {
+      const { created, unavailable, slowest, recovery } = await trouble(scope, postgres, happen)
+      return `${created} acknowledged creations, all there, once; ${unavailable} answers were 503, none took longer than ${slowest} ms; ready ${recovery} ms after the server`
+    }
+  })),
+  {
+    name: 'A full disk, SQLite',
+    async run (scope) {
+      const { created, refused } = await fullDisk(scope)
+      return `${refused} writes were 503, reads went on; ${created} acknowledged creations, all there, once; with room again, writes went on`
+    }
+  },
+  {
+    name: 'Redis gone, and hanging',
+    async run (scope) {
+      const { created, slowest } = await redisGone(scope)
+      return `${created} creations, no answer but 201 and 204; none took longer than ${slowest} ms`
+    }
+  },
+  {
+    name: 'Rolling restart behind nginx',
+    async run (scope) {
+      const { restarts, requests, failed, slowest } = await rollingRestart(scope, postgres, { rounds: 5 })
+      return `${restarts} restarts of three instances: ${failed} of ${requests} requests failed; none took longer than ${slowest} ms`
+    }
+  },
+  ...Object.entries(engines).map(([engine, address]) => ({
+    name: `Soak, ${engine}`,
+    async run (scope: Scope) {
+      const seconds = 240
+      const { requests, heap, rss, median, p99, handles, timers } = await soak(scope, address(scope), { seconds, looks: 24 })
+      const figures = { heap, rss, median, p99 }
+      const grown = Object.entries(figures).map(([name, growth]) => `${name} ${growth.toFixed(2)}`).join(', ')
+      if (heap > 1.1 || rss > 1.1 || median > 1.5 || handles > 0 || timers > 0) throw new Error(`It grows: ${grown}, ${handles} handles, ${timers} timers`)
+      return `${requests} requests in ${seconds} s, at 70 % of what it can do; the last third to the one before: ${grown}; ${handles} handles and ${timers} timers more`
+    }
+  }))
+]
+
+const rows: string[] = []
+for (const { name, run } of drills) {
+  if (words.length > 0 && !words.some(word => name.includes(word))) continue
+  const began = performance.now()
+  const outcome = await inScope(name, run)
+  rows.push(`| ${name} | ${outcome.replaceAll('|', '\\|').replaceAll('\n', ' ')} |`)
+  progress('')
+  console.log(`${name}: ${outcome} (${Math.round((performance.now() - began) / 1000)} s)`)
+}
+for (const end of endings.reverse()) await end()
+if (words.length === 0) {
+  writeFileSync('bench/fire.md', `# Under fire
+
+By \`npm run fire\`, on Node ${process.version} with ${cpus().length} cores, load and service on the same machine. What fails here is a bug.
+
+| what | outcome |
+|---|---|
+${rows.join('\n')}
+`)
+}
+process.exit()
+
+/** Runs something, and cleans up after it. */
+async function inScope (name: string, run: Drill['run']) {
+  const endings: (() => unknown)[] = []
+  try {
+    return await run({ teardown: ending => { endings.push(ending) }, comment: (...text) => progress(`${name}: ${text.join(' ')}`) })
+  } catch (error) {
+    process.exitCode = 1
+    return `**FAILED**: ${(error as Error).message}`
+  } finally {
+    for (const end of endings.reverse()) await end()
+  }
+}
+
+/** A line that the next one takes the place of. */
+function progress (text: string) {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
+}

@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { freePort } from '../postgres.js'
+import { start, type How } from '../process.js'
+
+/** What runs one of these: a test, or the long form of it. A comment tells how far it is. */
+export type Scope = Pick<Test, 'teardown' | 'comment'>
+
+export type Service = Awaited<ReturnType<typeof serve>>
+
+/** Starts the service as it is built, without a log, and waits until it serves. */
+export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How = {}) {
+  const port = env.PORT ?? String(await freePort())
+  const service = start(scope, { LOG_LEVEL: 'silent', ...env, PORT: port }, { built: true, ...how })
+  const url = `http://127.0.0.1:${port}`
+  await until(async () => {
+    if (service.process.exitCode !== null) throw new Error(`It ended with ${service.process.exitCode}: ${service.errors()}`)
+    return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
+  })
+  return { url, process: service.process, exit: service.exit, errors: service.errors }
+}
+
+export async function until (condition: () => Promise<boolean>, seconds = 20) {
+  const deadline = performance.now() + seconds * 1000
+  while (!await condition()) {
+    if (performance.now() > deadline) throw new Error(`It has not come to pass within ${seconds} seconds`)
+    await sleep(10)
+  }
+}

@@ -1,0 +1,122 @@
+import { equal } from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connection, written, type Connection } from './connection.js'
+import { quantile } from './figures.js'
+import { serve, until, type Scope, type Service } from './service.js'
+
+/** What the service is like at a moment: its memory, after garbage was collected, its handles and its latency. */
+interface Look {
+  heap: number
+  rss: number
+  handles: number
+  timers: number
+  median: number
+  p99: number
+}
+
+interface Options {
+  seconds: number
+  /** How often to look; the first third warms up and is left out. */
+  looks: number
+}
+
+/** A connection, and what it sends again and again: what it creates it deletes, so that nothing grows. */
+interface Client extends Connection {
+  cycle: { request: Buffer, status: number }[]
+  step: number
+}
+
+/** Has the service tell of itself, when a signal asks it to. */
+const teller = `process.on('SIGWINCH', () => {
+  gc()
+  const { heapUsed: heap, rss } = process.memoryUsage()
+  const timers = process.getActiveResourcesInfo().filter(name => name === 'Timeout').length
+  process.stderr.write(JSON.stringify({ heap, rss, timers }) + '\\n')
+})`
+
+/** Loads a service for long at seven tenths of what it can do, and tells how much has grown from the first looks to the last. */
+export async function soak (scope: Scope, url: string, { seconds, looks }: Options) {
+  const service = await serve(scope, { DATABASE_URL: url, DOCS: 'false' }, { script: teller, flags: ['--expose-gc'] })
+  const clients = Array.from({ length: 32 }, (_, n) => clientOf(service, n))
+  const trial = Math.min(seconds / 3, 5)
+  await load(clients, trial) // warms up
+  const most = (await load(clients, trial)).length / trial
+  const rate = 0.7 * most
+  const seen: Look[] = []
+  let served = 0
+  for (let n = 1; n <= looks; n++) {
+    scope.comment(`look ${n} of ${looks}, at ${Math.round(rate)} requests a second`)
+    const latencies = await load(clients, seconds / looks, rate)
+    served += latencies.length
+    seen.push({ ...await lookAt(service), median: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) })
+  }
+  for (const { socket } of clients) socket.destroy()
+
+  const third = Math.floor(looks / 3)
+  const [first, last] = [seen.slice(third, 2 * third), seen.slice(-third)].map(typical) as [Look, Look]
+  return {
+    requests: served,
+    heap: last.heap / first.heap,
+    rss: last.rss / first.rss,
+    median: last.median / first.median,
+    p99: last.p99 / first.p99,
+    handles: last.handles - first.handles,
+    timers: last.timers - first.timers
+  }
+}
+
+/** The median of each figure. */
+function typical (looks: Look[]) {
+  const names = Object.keys(looks[0] ?? {}) as (keyof Look)[]
+  return Object.fromEntries(names.map(name => [name, quantile(looks.map(look => look[name]), 0.5)])) as unknown as Look
+}
+
+function clientOf ({ url }: Service, n: number): Client {
+  const id = 1000 + n
+  const cycle = [
+    { status: 201, request: written('POST', '/api/users', JSON.stringify({ id, name: `client ${n}` })) },
+    { status: 200, request: written('GET', `/api/users/${id}`) },
+    { status: 200, request: written('GET', '/api/items/1') },
+    { status: 200, request: written('GET', '/api/users') },
+    { status: 200, request: written('GET', '/api/items?limit=10') },
+    { status: 400, request: written('POST', '/api/items', '{"id":"1"}') },
+    { status: 404, request: written('GET', '/api/items/8') },
+    { status: 204, request: written('DELETE', `/api/users/${id}`) }
+  ]
+  return { ...connection(url), cycle, step: 0 }
+}
+
+/** Sends requests at a rate, or as many as are answered, and gives how long each took, from when it was due. */
+async function load (clients: Client[], seconds: number, rate = Infinity) {
+  const latencies: number[] = []
+  const idle = [...clients]
+  const began = performance.now()
+  let sent = 0
+  let failure: unknown
+  for (let elapsed = 0; elapsed < seconds * 1000 || idle.length < clients.length; elapsed = performance.now() - began) {
+    const due = elapsed < seconds * 1000 ? elapsed / 1000 * rate : 0
+    for (; sent < due && idle.length > 0; sent++) sendNext().catch(error => { failure = error })
+    await sleep(1)
+    if (failure) throw failure
+  }
+  return latencies
+
+  async function sendNext () {
+    const client = idle.pop() as Client
+    const { request, status } = client.cycle[client.step++ % client.cycle.length] as Client['cycle'][0]
+    const due = rate === Infinity ? performance.now() : began + sent / rate * 1000
+    equal((await client.send(request)).status, status)
+    latencies.push(performance.now() - due)
+    idle.push(client)
+    if (rate === Infinity && performance.now() - began < seconds * 1000) await sendNext()
+  }
+}
+
+async function lookAt ({ process, errors }: Service) {
+  const before = errors().length
+  process.kill('SIGWINCH')
+  await until(async () => errors().length > before && errors().endsWith('\n'))
+  const handles = readdirSync(`/proc/${process.pid}/fd`).length
+  return { ...JSON.parse(errors().slice(before)) as Pick<Look, 'heap' | 'rss' | 'timers'>, handles }
+}

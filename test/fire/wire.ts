@@ -1,0 +1,178 @@
+import { deepStrictEqual, equal, ok } from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import fc from 'fast-check'
+import { answersIn, connection, written } from './connection.js'
+import { quantile } from './figures.js'
+import { serve, type Scope, type Service } from './service.js'
+
+/** Requests that come whole, and what answers each. */
+const whole = [
+  { status: 200, bytes: written('GET', '/api/items/1') },
+  { status: 200, bytes: written('GET', '/api/users?limit=2') },
+  { status: 404, bytes: written('GET', '/nowhere') },
+  { status: 405, bytes: written('PUT', '/api/items', '{}') },
+  { status: 400, bytes: written('POST', '/api/items', '{"id":') },
+  { status: 400, bytes: written('POST', '/api/users', Buffer.from('{"id":1,"name":"\xff"}', 'latin1')) },
+  { status: 201, bytes: written('POST', '/api/users', '{"id":2,"name":"Grace"}', { 'content-type': 'application/json' }) },
+  { status: 201, bytes: Buffer.from('POST /api/users HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"id":2,\r\ne\r\n"name":"Alan"}\r\n0\r\n\r\n') }
+]
+
+/** What may become of a request on its way. */
+const harm = fc.oneof(
+  fc.record({ at: fc.nat(), remove: fc.nat({ max: 20 }), insert: fc.constant(Buffer.alloc(0)) }),
+  fc.record({ at: fc.nat(), remove: fc.constant(0), insert: fc.uint8Array({ maxLength: 5 }) }),
+  fc.record({
+    at: fc.nat(),
+    remove: fc.constant(0),
+    insert: fc.constantFrom('\r\n', '\n', '\r', '\0', ' ', '\t', ':', '0\r\n\r\n', 'Content-Length: 0\r\n', 'Transfer-Encoding: chunked\r\n', '\r\nContent-Length: 99').map(text => Buffer.from(text))
+  })
+)
+
+/**
+ * Sends many requests on each of many connections, cut into pieces anywhere. Where they come whole, they are answered
+ * in their order; where they come to harm, the answers are still answers, and there is a record for every 201.
+ */
+export async function mangled (url: string, { runs, seed = Math.random() * 2 ** 31 | 0, progress }: { runs: number, seed?: number, progress? (done: number): void }) {
+  const before = await count()
+  let created = 0
+  let reset = 0
+  let done = 0
+
+  const cuts = fc.array(fc.nat(), { maxLength: 12 })
+  const requests = fc.array(fc.constantFrom(...whole), { minLength: 1, maxLength: 6 })
+  await fc.assert(fc.asyncProperty(requests, cuts, fc.option(harm, { freq: 2 }), fc.nat({ max: 9 }), async (requests, cuts, harm, fate) => {
+    let bytes = Buffer.concat(requests.map(({ bytes }) => bytes))
+    if (harm) {
+      const at = harm.at % bytes.length
+      bytes = Buffer.concat([bytes.subarray(0, at), harm.insert, bytes.subarray(at + harm.remove)])
+    }
+    if (++done % 100 === 0) progress?.(done)
+    const received = await send(bytes, cuts, fate === 0)
+    if (received === undefined) {
+      reset++
+      return
+    }
+    const statuses = answersIn(received).map(({ status }) => status)
+    created += statuses.filter(status => status === 201).length
+    if (harm) ok(statuses.every(status => status < 500), statuses.join())
+    else deepStrictEqual(statuses, requests.map(({ status }) => status))
+  }), { numRuns: runs, seed })
+
+  const difference = await count() - before - created
+  // What was reset may have been served, and nobody was there to read it.
+  ok(difference >= 0 && (reset > 0 || difference === 0), `${difference} records came from nowhere`)
+  return { connections: done, reset, created, seed }
+
+  async function count () {
+    return (await (await fetch(`${url}/api/users`)).json() as unknown[]).length
+  }
+
+  /** Sends bytes in pieces, and gives all that comes back; or resets the connection before it does. */
+  async function send (bytes: Buffer, cuts: number[], resets: boolean) {
+    const socket = open(url)
+    const received: Buffer[] = []
+    socket.on('data', chunk => received.push(chunk))
+    const closed = once(socket, 'close')
+    const ends = [...cuts.map(cut => cut % bytes.length), bytes.length].sort((a, b) => a - b)
+    for (const [n, end] of ends.entries()) {
+      socket.write(bytes.subarray(ends[n - 1] ?? 0, end))
+      await nextTurn()
+    }
+    if (resets) {
+      await nextTurn()
+      socket.resetAndDestroy()
+    } else {
+      socket.end() // half of the connection is closed; what was sent is answered still
+      const late = setTimeout(() => socket.destroy(), 10_000)
+      await closed
+      clearTimeout(late)
+    }
+    return resets ? undefined : Buffer.concat(received)
+  }
+}
+
+/**
+ * Many clients send their headers or their bodies a byte at a time. Another one is served as if they were not there,
+ * and where somebody waits for it, each of them is told that it took too long.
+ */
+export async function slowClients (scope: Scope, { clients, seconds, toTheEnd = false }: { clients: number, seconds: number, toTheEnd?: boolean }) {
+  const { url } = await serve(scope, { DOCS: 'false' })
+  await latencies(url, 1) // warms up
+  const alone = await latencies(url, seconds)
+  const slow = Array.from({ length: clients }, (_, n) => {
+    const socket = open(url)
+    const told = once(socket, 'data').then(([data]) => answersIn(data).map(({ status }) => status), () => [])
+    socket.write(n % 2 ? 'GET /api/items HTTP/1.1\r\nHost: x\r\nX: ' : 'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n')
+    return { socket, told }
+  })
+  scope.teardown(() => slow.forEach(({ socket }) => socket.destroy()))
+  await Promise.all(slow.map(({ socket }) => once(socket, 'connect')))
+  const dribble = setInterval(() => slow.forEach(({ socket }) => socket.write('x')), 500)
+  scope.teardown(() => clearInterval(dribble))
+  const beside = await latencies(url, seconds)
+  ok(slow.every(({ socket }) => !socket.destroyed), 'they are all there still')
+  if (toTheEnd) for (const { told } of slow) deepStrictEqual(await told, [408])
+  return { clients, alone: quantile(alone, 0.99), beside: quantile(beside, 0.99) }
+}
+
+/** Clients that ask for a long list and never read it hold no copy of it, and others are served. */
+export async function neverReads (scope: Scope, { records, name, readers }: { records: number, name: string, readers: number }) {
+  const service = await serve(scope, { DOCS: 'false' })
+  const { url } = service
+  await fill(scope, url, records, name)
+  await latencies(url, 1)
+  const alone = await latencies(url, 2)
+  const before = residentOf(service)
+  const idle = Array.from({ length: readers }, () => {
+    const socket = open(url).pause()
+    socket.write(written('GET', '/api/items'))
+    return socket
+  })
+  scope.teardown(() => idle.forEach(socket => socket.destroy()))
+  const beside = await latencies(url, 2)
+  return {
+    records,
+    readers,
+    megabytes: (residentOf(service) - before) / 1024,
+    alone: quantile(alone, 0.99),
+    beside: quantile(beside, 0.99)
+  }
+}
+
+/** Creates so many items. */
+async function fill (scope: Scope, url: string, records: number, name: string) {
+  const { socket, send } = connection(url)
+  for (let id = 2; id <= records; id += 1000) {
+    scope.comment(`record ${id} of ${records}`)
+    await Promise.all(Array.from({ length: 1000 }, (_, n) => send(written('POST', '/api/items', `{"id":${id + n},"name":"${name}","price":1.5}`))))
+  }
+  socket.destroy()
+}
+
+/** How long a client waits for each of its requests, which it sends one after the other. */
+async function latencies (url: string, seconds: number) {
+  const { socket, send } = connection(url)
+  const taken: number[] = []
+  const request = written('GET', '/api/items/1')
+  for (const end = performance.now() + seconds * 1000; performance.now() < end;) {
+    const began = performance.now()
+    equal((await send(request)).status, 200)
+    taken.push(performance.now() - began)
+    await sleep(1)
+  }
+  socket.destroy()
+  return taken
+}
+
+function open (url: string): Socket {
+  const { hostname, port } = new URL(url)
+  return connect(Number(port), hostname).setNoDelay().on('error', () => {})
+}
+
+/** The memory of a service, in kilobytes. */
+function residentOf ({ process }: Service) {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${process.pid}/status`, 'utf8'))?.[1])
+}
