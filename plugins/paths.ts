@@ -2,10 +2,10 @@ import type { FastifyRequest } from 'fastify'
 
 /**
  * The path that a client asked for, as it wrote it, without a slash in the end. (A target may be a whole URL, and two
- * slashes in the beginning of a link would lead to another host.)
+ * slashes of any kind in the beginning of a link would lead to another host.)
  */
 export function pathOf ({ originalUrl }: FastifyRequest) {
-  const url = originalUrl.replace(/^\w+:\/\/[^/]*/, '').replace(/^\/+/, '/')
+  const url = originalUrl.replace(/^\w+:\/\/[^/]*/, '').replace(/^[/\\]+/, '/')
   return url.slice(0, url.search(/\/?([?#;]|$)/))
 }
 

@@ -13,6 +13,9 @@ const statuses: Record<string, 408 | 413 | 431> = {
   HPE_HEADER_OVERFLOW: 431
 }
 
+/** What is said of what is no HTTP, or so old that it has no version. */
+const malformedHttp = 'must be well-formed HTTP'
+
 const newestResponse = Symbol('newest response')
 const bytesMoved = Symbol('bytes moved')
 
@@ -21,6 +24,8 @@ interface Connection extends Socket {
   [newestResponse]?: ServerResponse
   /** How many bytes had come and gone when it was last looked at. */
   [bytesMoved]?: number
+  /** The response that is being sent; Node's own, for want of another way to know. */
+  _httpMessage?: ServerResponse | null
 }
 
 interface WireOptions {
@@ -73,8 +78,9 @@ function serverFactory (listener: RequestListener, options: FastifyHttpOptions<S
   const server = createServer({ ...http, keepAliveTimeout, requestTimeout, requireHostHeader: false }, (request, response) => {
     const connection: Connection = request.socket
     connection[newestResponse] = response
-    if (request.headers.host !== undefined || request.httpVersionMinor === 0) return handle(request, response)
-    send(response, 400, errorBody(invalid('headers', [{ path: '/host', message: 'is required' }]), 400))
+    const { headers, httpVersion } = request
+    if (httpVersion === '1.1' ? headers.host !== undefined : httpVersion === '1.0') return handle(request, response)
+    send(response, 400, httpVersion === '1.1' ? refusal('headers', 'is required', '/host') : refusal('request', malformedHttp))
   })
   // Fastify leaves these to whoever makes the server. Headers are limited by their bytes; by their number, Node would
   // drop some and say nothing.
@@ -114,16 +120,21 @@ function frameworkErrors (error: Error & { statusCode?: number }, request: Fasti
 /** What Node's parser gives up on. The requests that came whole before it on the connection are answered first. */
 function clientErrorHandler (this: FastifyInstance, error: ConnectionError, socket: Connection) {
   const status = statuses[error.code] ?? 400
-  const body = status === 400 ? refusal('request', 'must be well-formed HTTP') : { detail: details[status] }
+  const body = status === 400 ? refusal('request', malformedHttp) : { detail: details[status] }
   this.log.info({ status, reason: error.message }, 'request refused')
-  const earlier = socket[newestResponse]
-  if (earlier?.headersSent && !earlier.req.complete) socket.destroySoon() // it is the rest of what was answered already
-  else if (earlier?.req.complete && !earlier.writableFinished) earlier.once('close', () => end(socket, status, body))
-  else end(socket, status, body)
+  answer()
+
+  function answer () {
+    const newest = socket[newestResponse]
+    const malformed = newest?.req.complete ? undefined : newest
+    if (socket._httpMessage && socket._httpMessage !== malformed) socket._httpMessage.once('close', answer)
+    else if (malformed?.headersSent) socket.destroySoon() // it was answered before its rest came
+    else end(socket, status, body)
+  }
 }
 
-function refusal (part: Fault['in'], message: string) {
-  return errorBody(invalid(part, [{ path: '', message }]), 400)
+function refusal (part: Fault['in'], message: string, path = '') {
+  return errorBody(invalid(part, [{ path, message }]), 400)
 }
 
 function send (response: ServerResponse, status: number, body: object) {

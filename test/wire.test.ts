@@ -15,6 +15,8 @@ test('malformed HTTP is 400 in our shape', async t => {
   for (const text of [
     'nonsense\r\n\r\n',
     'GET / HTTP/9.9\r\n\r\n',
+    'GET /api/items\r\n\r\n',
+    'GET /api/items\nHost: x\r\n\r\n',
     'GET /api/items HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n',
     'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{',
     'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
@@ -23,7 +25,7 @@ test('malformed HTTP is 400 in our shape', async t => {
     const { status, headers, body } = last(await send(text))
     t.equal(status, 400, text)
     t.match(headers, /content-type: application\/json; charset=utf-8/)
-    t.match(headers, /connection: close/)
+    t.match(headers, /connection: close/i)
     t.same(body, invalidBody('request', ['', 'must be well-formed HTTP']))
   }
   t.equal(last(await send(bye)).status, 200)
@@ -139,9 +141,11 @@ test('pipelined requests are answered in order', async t => {
 
 test('what comes whole before malformed HTTP is answered before it', async t => {
   const send = await listen(t)
-  const answers = await send(`${post}nonsense\r\n\r\n`)
-  t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 400'])
-  t.same(last(answers).body, invalidBody('request', ['', 'must be well-formed HTTP']))
+  for (const malformed of ['nonsense\r\n\r\n', 'POST /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n']) {
+    const answers = await send(`${post}${post}${malformed}`)
+    t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 201', 'HTTP/1.1 400'])
+    t.same(last(answers).body, invalidBody('request', ['', 'must be well-formed HTTP']))
+  }
 })
 
 test('a connection is kept after a body that is no JSON', async t => {

@@ -29,9 +29,15 @@ export function connection (url: string) {
   socket.on('error', error => { cause = error })
   socket.on('data', chunk => {
     received = received.length === 0 ? chunk : Buffer.concat([received, chunk])
-    for (let taken = take(received, waiting[0]?.head); taken; taken = take(received, waiting[0]?.head)) {
-      received = taken.rest
-      if (taken.answer.status !== 100) waiting.shift()?.resolve(taken.answer)
+    try {
+      for (let taken = take(received, waiting[0]?.head); taken; taken = take(received, waiting[0]?.head)) {
+        received = taken.rest
+        const next = waiting.shift()
+        if (!next) throw new Error('An answer came that nobody has asked for')
+        next.resolve(taken.answer)
+      }
+    } catch (error) {
+      socket.destroy(error as Error)
     }
   })
   socket.on('close', () => {
@@ -44,7 +50,7 @@ export function connection (url: string) {
     /** Gives the answer to a request, or fails where the connection ends before it. */
     send (request: string | Buffer, head = false) {
       return new Promise<Answer>((resolve, reject) => {
-        if (!socket.writable) return reject(new Error('The connection was closed', { cause }))
+        if (!socket.writable) return reject(new Error(`The connection was closed: ${cause?.message}`, { cause }))
         waiting.push({ resolve, reject, head })
         socket.write(request)
       })

@@ -1,9 +1,13 @@
-import { deepStrictEqual } from 'node:assert/strict'
+import { deepStrictEqual, ok } from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connection, written } from './connection.js'
+import type { Scope } from './service.js'
 
-/** Clients that create users and delete some of them, and keep account of what was acknowledged to them. */
-export function ledger (name = 'somebody') {
+/**
+ * Clients that create users, read some of them and delete some, and keep account of what was acknowledged to them. No
+ * answer may be another than these.
+ */
+export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], name = 'somebody') {
   const asked = new Set([1])
   const created = new Set<number>()
   const deleted = new Set<number>()
@@ -24,6 +28,7 @@ export function ledger (name = 'somebody') {
   function write (url: string, clients = 16) {
     const stopping = new AbortController()
     const done = Array.from({ length: clients }, writeOn)
+    scope.teardown(() => stopping.abort())
     return async function stop () {
       stopping.abort()
       await Promise.all(done)
@@ -36,6 +41,8 @@ export function ledger (name = 'somebody') {
         asked.add(id)
         if (await send('POST', '/api/users', JSON.stringify({ id, name })) !== 201) continue
         created.add(id)
+        if (id % 3 === 0) await send('GET', `/api/users/${id}`)
+        if (id % 50 === 0) await send('GET', '/api/users?limit=1000')
         if (id % 5 !== 0) continue
         created.delete(id)
         if (await send('DELETE', `/api/users/${id}`) === 204) deleted.add(id)
@@ -61,6 +68,9 @@ export function ledger (name = 'somebody') {
 
   /** Holds what a service has against what was acknowledged: all of it is there, once, and nothing that nobody asked for. */
   async function compare (url: string) {
+    const others = Object.keys(answers).filter(answer => !answersAllowed.map(String).includes(answer))
+    deepStrictEqual(others.map(answer => [answer, answers[answer]]), [], 'there are no other answers')
+    ok(created.size + deleted.size > 100, 'enough was done')
     const users = await (await fetch(`${url}/api/users`)).json() as { id: number }[]
     const ids = new Set(users.map(({ id }) => id))
     deepStrictEqual({

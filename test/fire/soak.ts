@@ -1,11 +1,11 @@
-import { equal } from 'node:assert/strict'
+import { equal, ok } from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connection, written, type Connection } from './connection.js'
 import { quantile } from './figures.js'
 import { serve, until, type Scope, type Service } from './service.js'
 
-/** What the service is like at a moment: its memory, after garbage was collected, its handles and its latency. */
+/** What the service is like at a moment: its memory, after garbage was collected, its handles, the timers that keep it running, and its latency. */
 interface Look {
   heap: number
   rss: number
@@ -52,6 +52,7 @@ export async function soak (scope: Scope, url: string, { seconds, looks }: Optio
     seen.push({ ...await lookAt(service), median: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) })
   }
   for (const { socket } of clients) socket.destroy()
+  ok(served > 0.9 * rate * seconds, `${served} of ${rate * seconds} requests were sent`)
 
   const third = Math.floor(looks / 3)
   const [first, last] = [seen.slice(third, 2 * third), seen.slice(-third)].map(typical) as [Look, Look]
@@ -68,8 +69,8 @@ export async function soak (scope: Scope, url: string, { seconds, looks }: Optio
 
 /** The median of each figure. */
 function typical (looks: Look[]) {
-  const names = Object.keys(looks[0] ?? {}) as (keyof Look)[]
-  return Object.fromEntries(names.map(name => [name, quantile(looks.map(look => look[name]), 0.5)])) as unknown as Look
+  const median = (name: keyof Look) => quantile(looks.map(look => look[name]), 0.5)
+  return { heap: median('heap'), rss: median('rss'), handles: median('handles'), timers: median('timers'), median: median('median'), p99: median('p99') }
 }
 
 function clientOf ({ url }: Service, n: number): Client {
