@@ -44,6 +44,7 @@ async function start () {
   const url = `postgres://ada:open%20sesame@127.0.0.1:${port}/postgres`
   let server: ChildProcess
   let databases = 0
+  process.once('exit', () => server.kill('SIGQUIT'))
   await run()
   await query(Array.from({ length: 200 }, (_, n) => `create schema test_${n}`).join(';'))
   return { url, run, signal, stop, crash, query, database, remove }
@@ -52,7 +53,6 @@ async function start () {
   async function run () {
     const settings = ['listen_addresses=127.0.0.1', `port=${port}`, 'unix_socket_directories=', 'max_connections=200', 'fsync=on']
     server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder })
-    process.once('exit', () => server.kill('SIGQUIT'))
     for (let tries = 0; !await query('select 1').then(() => true, () => false); tries++) {
       if (server.exitCode !== null || tries === 200) throw new Error(`it ended with ${server.exitCode}`)
       await sleep(50)
