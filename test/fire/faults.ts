@@ -17,8 +17,10 @@ export async function kills (scope: Scope, url: string, { rounds, crash }: { rou
   for (let round = 1; round <= rounds; round++) {
     scope.comment(`round ${round} of ${rounds}`)
     const service = await serveOn(scope, url)
+    const enough = (account.answers[201] ?? 0) + 20
     const stop = account.write(service.url)
-    await sleep(100 + Math.random() * 300)
+    await until(async () => (account.answers[201] ?? 0) >= enough)
+    await sleep(Math.random() * 300)
     if (round % 2 === 0) await crash?.()
     service.process.kill('SIGKILL')
     await Promise.all([stop(), service.exit])
@@ -56,7 +58,7 @@ export async function trouble (scope: Scope, server: Postgres, happen: (server: 
   const account = ledger(scope, [200, 201, 204, 503])
   const { url } = await serveOn(scope, server.database())
   const stop = account.write(url)
-  await sleep(300)
+  await until(async () => (account.answers[201] ?? 0) > 20)
   await happen(server)
   const back = performance.now()
   await until(async () => (await fetch(`${url}/readyz`)).status === 200)
