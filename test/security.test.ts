@@ -129,8 +129,7 @@ test('nothing that a client sends adds a header to an answer', async t => {
     for (const name of ['Idempotency-Key', 'Host', 'Origin', 'Access-Control-Request-Headers', 'X-Request-Id']) {
       await answer(request('POST', '/api/items', json, `${name}: x${end}Evil: 1`), 400)
     }
-    // (In a request line, a lone line feed ends it, as in HTTP/0.9, and the rest is a header of the request.)
-    await answer(request('GET', `/api/items?limit=1&x=${end}Evil: 1`), end === '\n' ? 200 : 400)
+    await answer(request('GET', `/api/items?limit=1&x=${end}Evil: 1`), 400)
   }
   await answer(request('POST', '/api/items', json, 'Idempotency-Key: x\x9by'), 400)
   const preflight = ['Origin: https://example.com', 'Access-Control-Request-Method: POST', `Access-Control-Request-Headers: a, ${encoded}`]

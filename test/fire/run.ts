@@ -108,9 +108,10 @@ const drills: Drill[] = [
     name: `Soak, ${engine}`,
     async run (scope: Scope) {
       const seconds = 180
-      const { requests, heap, rss, median, p99, handles, timers } = await soak(scope, address(scope), { seconds, looks: 18 })
+      const { requests, share, heap, rss, median, p99, handles, timers } = await soak(scope, address(scope), { seconds, looks: 18 })
       const figures = { heap, rss, median, p99 }
       const grown = Object.entries(figures).map(([name, growth]) => `${name} ${growth.toFixed(2)}`).join(', ')
+      if (share < 0.95) throw new Error(`Only ${share} of the load was served`)
       if (heap > 1.1 || rss > 1.1 || median > 1.5 || p99 > 3 || handles > 0 || timers > 0) throw new Error(`It grows: ${grown}, ${handles} handles, ${timers} timers`)
       return `${requests} requests in ${seconds} s, at 70 % of what it can do; the last third to the one before: ${grown}; ${handles} handles and ${timers} timers more`
     }
