@@ -1,18 +1,11 @@
 import { equal, ok } from 'node:assert/strict'
 import { isUtf8 } from 'node:buffer'
-import { METHODS } from 'node:http'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
-import { checkFor, type Document, type Operation, type Schema } from '../document.js'
+import { checkFor, type Document, type Operation } from '../document.js'
 import { connection, written, type Answer } from './connection.js'
+import { curl, requestsOf, type Sent } from './requests.js'
 import { seedOf } from './seed.js'
-
-interface Sent {
-  method: string
-  target: string
-  headers: Record<string, string>
-  body?: Buffer
-}
 
 /** What an answer must be: a status, or one of several where the document leaves it open, and a body. */
 interface Expected {
@@ -105,133 +98,6 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
     const path = oracle.routeOf(request.target)?.path ?? ''
     equal(check({ path, method: request.method, status, type: headers['content-type'], body }), undefined)
   }
-}
-
-/** Requests that the document describes, requests that are nearly so, and others. */
-function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent> {
-  const operations = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })))
-
-  const described = fc.constantFrom(...operations).chain(({ path, method, operation: { parameters = [], requestBody } }) => {
-    const of = (place: string) => parameters.filter(parameter => parameter.in === place)
-    const schema = requestBody?.content['application/json'].schema
-    return fc.record({
-      method: fc.oneof({ weight: 9, arbitrary: fc.constant(method) }, { weight: 1, arbitrary: anyMethod }),
-      target: fc.tuple(
-        fc.tuple(...of('path').map(({ name, schema }) => textsFor(schema).map(text => [name, text] as const))),
-        pairs(of('query')),
-        fc.array(fc.tuple(fc.string(), fc.string()), { maxLength: 1 })
-      ).map(([inPath, inQuery, unknown]) => {
-        const filled = inPath.reduce((path, [name, text]) => path.replace(`{${name}}`, encodeURIComponent(text)), path)
-        const query = new URLSearchParams([...inQuery, ...unknown]).toString()
-        return query ? `${filled}?${query}` : filled
-      }),
-      headers: fc.tuple(pairs(of('header')), otherHeaders).map(([known, other]) =>
-        ({ ...other, ...Object.fromEntries(known.filter(([, text]) => fieldValue.test(text))) })),
-      body: schema ? bodiesFor(schema) : fc.constant(undefined)
-    })
-  })
-
-  const undescribed = fc.record({
-    method: anyMethod,
-    target: fc.oneof(
-      fc.webPath().map(path => `/${path.replace(/^\/+/, '')}`),
-      fc.tuple(fc.constantFrom(...Object.keys(paths)), fc.webSegment()).map(([path, segment]) => `${path.replaceAll(/{\w+}/g, '1')}/x${segment}`)
-    ),
-    headers: otherHeaders,
-    body: fc.constant(undefined)
-  })
-
-  return fc.oneof({ weight: 12, arbitrary: described }, { weight: 1, arbitrary: undescribed })
-
-  /** Some of these parameters, seldom one of them twice. */
-  function pairs (parameters: NonNullable<Operation['parameters']>) {
-    if (parameters.length === 0) return fc.constant([])
-    const pair = fc.constantFrom(...parameters).chain(({ name, schema }) => textsFor(schema).map((text): [string, string] => [name, text]))
-    return fc.array(pair, { maxLength: 2 })
-  }
-
-  /** Bodies that the schema allows, bodies that are nearly so, any JSON, and what is none. */
-  function bodiesFor (schema: Schema): fc.Arbitrary<Buffer> {
-    const { properties = {}, required } = resolved(schema)
-    const good = valuesFor(schema)
-    const extended = fc.tuple(good, fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 2 })).map(([record, more]) => ({ ...more, ...record as object }))
-    const near = fc.record(Object.fromEntries(Object.entries(properties).map(([name, property]) =>
-      [name, fc.oneof({ weight: 4, arbitrary: valuesFor(property) }, { weight: 1, arbitrary: fc.jsonValue() }, { weight: 1, arbitrary: awkward })])
-    ), { requiredKeys: required?.slice(1) })
-    const encoded = fc.oneof(
-      { weight: 6, arbitrary: good },
-      { weight: 2, arbitrary: extended },
-      { weight: 4, arbitrary: near },
-      { weight: 1, arbitrary: fc.jsonValue() }
-    ).chain(value => fc.constantFrom(JSON.stringify(value), JSON.stringify(value, null, 2), escaped(JSON.stringify(value))))
-    const spoilt = fc.tuple(encoded, fc.nat(), fc.uint8Array({ maxLength: 3 })).map(([text, at, bytes]) => {
-      const whole = Buffer.from(text)
-      const cut = at % (whole.length + 1)
-      return Buffer.concat([whole.subarray(0, cut), bytes, whole.subarray(cut + bytes.length % 2)])
-    })
-    return fc.oneof(
-      { weight: 8, arbitrary: encoded.map(text => Buffer.from(text)) },
-      { weight: 2, arbitrary: spoilt },
-      { weight: 1, arbitrary: fc.constantFrom('', '[]', '{"__proto__": {"id": 1}}', '\ufeff{}', '{"id": 1e400}', '{"constructor": {"prototype": 1}}', '[['.repeat(5000)).map(text => Buffer.from(text)) }
-    )
-  }
-
-  /** Values that the schema allows. Small integers are frequent, so that ids meet. */
-  function valuesFor (schema: Schema): fc.Arbitrary<unknown> {
-    const { type, properties = {}, required, pattern, minimum = -Infinity, maximum = Infinity } = resolved(schema)
-    switch (type) {
-      case 'object': return fc.record(
-        Object.fromEntries(Object.entries(properties).map(([name, property]) => [name, valuesFor(property)])), { requiredKeys: required })
-      case 'integer': {
-        const [min, max] = [Math.max(minimum, Number.MIN_SAFE_INTEGER), Math.min(maximum, Number.MAX_SAFE_INTEGER)]
-        return fc.oneof(
-          { weight: 3, arbitrary: fc.integer({ min: Math.max(min, -3), max: Math.min(max, 30) }) },
-          { weight: 1, arbitrary: fc.integer({ min, max }) })
-      }
-      case 'number': return fc.oneof(fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer())
-      case 'string': {
-        if (pattern === undefined) return fc.string({ unit: 'binary' })
-        const allowed = new RegExp(pattern, 'u')
-        return fc.oneof(fc.string({ unit: 'binary' }), fc.stringMatching(allowed)).filter(text => allowed.test(text))
-      }
-      default: throw new Error(`The document has a type that this test does not know: ${type}`)
-    }
-  }
-
-  /** Texts for a path or a query: of values that the schema allows, and others. */
-  function textsFor (schema: Schema) {
-    return fc.oneof(
-      { weight: 6, arbitrary: valuesFor(schema).map(String) },
-      { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 8 }) },
-      { weight: 1, arbitrary: fc.constantFrom('', '-', '1e2', '0x10', ' 1', '1.5', '007', '-0', '9'.repeat(30), '٣', '..', '1/2', 'null', 'MQ', 'NTA') }
-    )
-  }
-
-  function resolved (schema: Schema): Schema {
-    return schema.$ref ? components.schemas[schema.$ref.split('/').at(-1) ?? ''] as Schema : schema
-  }
-}
-
-/** What may stand in a header; the rest is no HTTP. */
-const fieldValue = /^[\x20-\x7e\x80-\xff]*$/
-
-const anyMethod = fc.constantFrom(...METHODS.filter(method => method !== 'CONNECT'))
-
-/** What breaks programs that read JSON too kindly. */
-const awkward = fc.constantFrom<unknown>(
-  '1', null, true, [], [1], {}, 1.5, -0, 2 ** 53, -(2 ** 53), 2 ** 63, 5e-324, Number.MAX_VALUE, '\ud800', 'a\udc00b', '\0', 'a\0b', '\u2028', '\r\nx: y'
-)
-
-const otherHeaders = fc.dictionary(
-  fc.constantFrom('accept', 'content-type', 'cookie', 'range', 'if-none-match', 'origin', 'authorization', 'x-forwarded-for', 'x-http-method-override'),
-  fc.string({ unit: fc.integer({ min: 0x20, max: 0xff }).map(code => String.fromCharCode(code)) }).filter(text => fieldValue.test(text)),
-  { maxKeys: 2 }
-)
-
-/** The same JSON with its letters escaped. */
-function escaped (json: string) {
-  return json.replaceAll(/(?<!\\)[g-m]/g, letter => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 /** Tells what an answer must be, by the document and by what was answered before. */
@@ -357,15 +223,4 @@ function isDecodable (path: string) {
   } catch {
     return false
   }
-}
-
-/** A request as a line for the shell. */
-function curl (url: string, { method, target, headers, body }: Sent) {
-  const quoted = (text: string) => `$'${text.replaceAll(/['\\]|[^\x20-\x7e]/g, character => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)}'`
-  return [
-    `curl --include --path-as-is --globoff --request ${method} ${quoted(url + target)}`,
-    ...method === 'HEAD' ? ['--head'] : [],
-    ...Object.entries(headers).map(([name, value]) => `--header ${quoted(value.trim() ? `${name}: ${value}` : `${name};`)}`),
-    ...body ? [`--data-binary @<(base64 --decode <<< ${body.toString('base64')})`] : []
-  ].join(' ')
 }
