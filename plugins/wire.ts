@@ -119,6 +119,7 @@ function frameworkErrors (error: Error & { statusCode?: number }, request: Fasti
 
 /** What Node's parser gives up on. The requests that came whole before it on the connection are answered first. */
 function clientErrorHandler (this: FastifyInstance, error: ConnectionError, socket: Connection) {
+  if (socket.destroyed) return // it broke, and nobody is there to be answered
   const status = statuses[error.code] ?? 400
   const body = status === 400 ? refusal('request', malformedHttp) : { detail: details[status] }
   this.log.info({ status, reason: error.message }, 'request refused')

@@ -200,6 +200,20 @@ test('a client that sends too much reads its 413, and one that goes away does no
   }
 })
 
+test('a client whose connection breaks has sent nothing that could be refused', async t => {
+  const lines: string[] = []
+  const send = await listen(t, build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) }))
+  for (const text of ['', 'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{']) {
+    const leaver = connect(send.port, '127.0.0.1')
+    leaver.write(text)
+    await sleep(50)
+    leaver.resetAndDestroy()
+    await sleep(50)
+  }
+  t.equal(last(await send(bye)).status, 200)
+  t.same(lines.map(line => JSON.parse(line).msg).filter(message => message.startsWith('request')), ['request completed'])
+})
+
 /** Starts the service and gives a function that sends pieces on one connection and reads until its end. */
 async function listen (t: Test, app = build(t)) {
   await app.listen({ port: 0 })
