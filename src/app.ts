@@ -14,17 +14,13 @@ import stores, { type Stores } from '../plugins/stores.js'
 import wire, { wireOptions } from '../plugins/wire.js'
 import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
-import { OneLineARequest } from './log.js'
+import { logging, type LogStream } from './log.js'
 
 /** The service as a whole: a host of the plugin, with all that a deployment wants around it. */
-export function buildApp (config: Config, log?: { write (line: string): void }) {
+export function buildApp (config: Config, log: LogStream = process.stdout) {
   const app = Fastify({
     ...wireOptions,
-    ...config.LOG_LEVEL !== 'silent' && {
-      logger: { level: config.LOG_LEVEL, ...log && { stream: log } },
-      logController: new OneLineARequest(),
-      childLoggerFactory: logger => logger
-    },
+    ...config.LOG_LEVEL !== 'silent' && logging(config.LOG_LEVEL, log),
     bodyLimit: config.BODY_LIMIT,
     trustProxy: config.TRUST_PROXY,
     // A client has a minute to send a request, half of it for the headers, and 72 seconds between two of them.

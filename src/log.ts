@@ -1,15 +1,35 @@
-import { LogController, type FastifyReply, type FastifyRequest } from 'fastify'
+import { LogController, type FastifyBaseLogger, type FastifyReply, type FastifyRequest } from 'fastify'
 import pino from 'pino'
 
-/** Writes one line a request, when it has been answered. Its fields are flat, which is half the work for pino. */
+export interface LogStream {
+  write (line: string): void
+}
+
+/** Options for `Fastify()` that have it log from this level on, one line a request. */
+export function logging (level: string, stream: LogStream) {
+  const log = pino({ level, base: null }, stream)
+  const loggerInstance: FastifyBaseLogger = log
+  // One for each request would have nothing to add, and cost as much as its line.
+  loggerInstance.child = () => loggerInstance
+  return { loggerInstance, logController: new OneLineARequest(log.isLevelEnabled('info') ? stream : undefined) }
+}
+
+/** Writes a line for each request that has been answered: pino's, but made without it, which is a third quicker. */
 export class OneLineARequest extends LogController {
+  readonly #stream
+
+  constructor (stream?: LogStream) {
+    super()
+    this.#stream = stream
+  }
+
   override incomingRequest () {}
 
   override requestCompleted (error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
     const { method, url, ip } = request
-    const line = { method, url, status: reply.statusCode, ms: reply.elapsedTime, ip }
-    if (error) reply.log.error({ ...line, err: error }, 'request failed')
-    else reply.log.info(line, 'request completed')
+    const { statusCode: status, elapsedTime: ms } = reply
+    if (error) reply.log.error({ method, url, status, ms, ip, err: error }, 'request failed')
+    else this.#stream?.write(`${JSON.stringify({ level: 30, time: Date.now(), method, url, status, ms, ip, msg: 'request completed' })}\n`)
   }
 }
 
@@ -19,7 +39,13 @@ export class OneLineARequest extends LogController {
  */
 export function logStream (terminal = process.stdout.isTTY) {
   if (terminal) return { write: (line: string) => { process.stdout.write(readable(line)) }, flushSync () {} }
-  return pino.destination({ sync: false, minLength: 8 * 1024, periodicFlush: 100 })
+  // In bytes, since with each line of text it would count anew how long all that are waiting are.
+  const output = pino.destination({ sync: false, minLength: 8 * 1024, periodicFlush: 100, contentMode: 'buffer' })
+  return {
+    // @ts-expect-error: its types know of text alone.
+    write: (line: string) => { output.write(Buffer.from(line)) },
+    flushSync: () => output.flushSync()
+  }
 }
 
 /** Turns a line of the log into text: one line, and those of a stack behind it, which are set in. */

@@ -185,7 +185,7 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
   t.equal(parsed.length, expected.length + 2, 'a line a request, and none besides')
   for (const [n, line] of expected.entries()) t.match(parsed[n + 1], line)
   const fields = new Set(parsed.flatMap(line => Object.keys(line)))
-  t.same([...fields].sort(), ['hostname', 'ip', 'level', 'method', 'ms', 'msg', 'pid', 'reason', 'status', 'time', 'url'])
+  t.same([...fields].sort(), ['ip', 'level', 'method', 'ms', 'msg', 'reason', 'status', 'time', 'url'])
   t.notOk(parsed.some(line => line.method === 'DELETE' && line.status === 204))
 })
 

@@ -191,6 +191,14 @@ test('a response that failed is logged as an error', async t => {
   t.match(JSON.parse(String(lines[0])), { level: 50, url: '/fails', err: { message: 'boom' }, msg: 'request failed' })
 })
 
+test('requests are logged at the level info', async t => {
+  for (const [level, count] of [['debug', 1], ['info', 1], ['warn', 0]] as const) {
+    const lines: string[] = []
+    await build(t, { LOG_LEVEL: level }, { write: line => lines.push(line) }).inject('/livez')
+    t.equal(lines.length, count, level)
+  }
+})
+
 test('at a terminal, the log is for a person to read', async t => {
   const server = start(t, {}, { script: 'process.stdout.isTTY = true' })
   const url = await server.url
