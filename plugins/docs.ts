@@ -1,26 +1,12 @@
 import { createRequire } from 'node:module'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, nameOf, type asksForToken } from '../schemas/http.js'
-import redoc from './redoc.js'
+import type { Answer } from './doc-pages.js'
 
 const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
 const title = 'Items and users'
-
-/** Everything from this server and nothing from any other. Both pages style their elements in place. */
-const contentSecurityPolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data:",
-  "font-src 'self' data:",
-  "connect-src 'self'",
-  'worker-src blob:',
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'"
-].join('; ')
 
 /**
  * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, and shows it at
@@ -28,7 +14,7 @@ const contentSecurityPolicy = [
  */
 export default fp(async function docs (app) {
   // From the document to where the paths in it begin.
-  const up = app.prefix.split('/').slice(1).map(() => '..')
+  const up = app.prefix.split('/').slice(1).map(() => '..').join('/')
 
   app.register(swagger, {
     openapi: {
@@ -40,7 +26,7 @@ export default fp(async function docs (app) {
         contact: { name },
         license: { name: license, identifier: license }
       },
-      servers: [{ url: up.join('/') || '.', description: 'This service' }],
+      servers: [{ url: up || '.', description: 'This service' }],
       security: [],
       tags: [
         { name: 'items', description: 'Things with a price' },
@@ -58,17 +44,16 @@ export default fp(async function docs (app) {
     return app.swagger()
   })
 
-  app.register(swaggerUi, {
-    routePrefix: '/docs',
-    indexPrefix: '.',
-    staticCSP: contentSecurityPolicy,
-    theme: { title },
-    // The page reads a copy of the document that lies one level deeper.
-    transformSpecification: document => ({ ...document, servers: [{ url: ['..', ...up].join('/'), description: 'This service' }] }),
-    transformSpecificationClone: false
-  })
+  let pages: Promise<Answer> | undefined
+  for (const url of ['/docs', '/docs/*', '/redoc', '/redoc/*']) app.get(url, { schema: { hide: true } }, show)
 
-  app.register(redoc, { title, contentSecurityPolicy })
+  /** Whoever shows no page does not wait for what only pages need, which would take a tenth of the time to start. */
+  async function show (request: FastifyRequest, reply: FastifyReply) {
+    pages ??= import('./doc-pages.js').then(({ openPages }) => openPages(app, title))
+    const answer = await pages
+    answer(request, reply)
+    return reply
+  }
 
   /** A schema of ours is called by its short name, unless the app has one that is called so. */
   function componentName ($id: string) {

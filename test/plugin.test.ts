@@ -1,4 +1,4 @@
-import Fastify, { type FastifyRequest, type FastifyServerOptions } from 'fastify'
+import Fastify, { type FastifyError, type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { docs, health, Item, items, memory, User, users, type Store } from '../src/index.js'
 import errors from '../plugins/errors.js'
@@ -142,6 +142,36 @@ test('the doc pages and the probes can be had on their own', async t => {
   t.equal((await app.inject('/redoc')).statusCode, 200)
   t.equal((await app.inject('/livez')).body, '{"status":"ok"}')
   t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
+})
+
+test('to the host, the doc pages are routes like any other', async t => {
+  const app = host(t)
+  const answered: string[] = []
+  app.addHook('onRequest', async (_request, reply) => { reply.header('x-host', 'Ada').header('content-security-policy', 'none') })
+  app.addHook('onResponse', async ({ method, url }, { statusCode }) => { answered.push(`${method} ${url} ${statusCode}`) })
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send('not here'))
+  app.setErrorHandler<FastifyError>(({ statusCode = 500 }, _request, reply) => reply.code(statusCode).send('oh no'))
+  app.register(async function scope (scope) {
+    await scope.register(docs)
+  }, { prefix: '/shops/:shop' })
+
+  const page = await app.inject('/shops/1/redoc/LICENSE')
+  t.match(page.body, /MIT License/)
+  t.equal(page.headers['x-host'], 'Ada')
+  t.match(page.headers['content-security-policy'], /^default-src 'none'; /)
+  const head = await app.inject({ method: 'HEAD', url: '/shops/1/redoc/LICENSE' })
+  t.equal(head.body, '')
+  t.equal(head.headers['content-length'], page.headers['content-length'])
+  t.equal((await app.inject({ url: '/shops/1/redoc/LICENSE', headers: { 'if-none-match': page.headers.etag } })).statusCode, 304)
+  t.equal((await app.inject('/shops/1/docs/nothing')).body, 'not here')
+  t.equal((await app.inject({ url: '/shops/1/redoc/LICENSE', headers: { range: 'bytes=99999-' } })).body, 'oh no')
+  t.same(answered, [
+    'GET /shops/1/redoc/LICENSE 200',
+    'HEAD /shops/1/redoc/LICENSE 200',
+    'GET /shops/1/redoc/LICENSE 304',
+    'GET /shops/1/docs/nothing 404',
+    'GET /shops/1/redoc/LICENSE 416'
+  ])
 })
 
 test('the document beside an Item of the host has both, and under a prefix leads to where its paths begin', async t => {
