@@ -15,6 +15,9 @@ declare module 'fastify' {
 
 type Check = () => unknown
 
+/** A probe that succeeds is not worth a line, many times a minute. */
+const logLevel = 'warn'
+
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
 /** Tells an orchestrator whether the process is up (`/livez`) and whether it can serve (`/readyz`). */
@@ -45,6 +48,7 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
   await standOnContract(app)
 
   app.get('/livez', {
+    logLevel,
     schema: {
       operationId: 'isLive',
       summary: 'Tell whether the process is up',
@@ -60,6 +64,7 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
   })
 
   app.get('/readyz', {
+    logLevel,
     schema: {
       operationId: 'isReady',
       summary: 'Tell whether the service can take requests',

@@ -9,16 +9,17 @@ export interface LogStream {
 export function logging (level: string, stream: LogStream) {
   const log = pino({ level, base: null }, stream)
   const loggerInstance: FastifyBaseLogger = log
-  // One for each request would have nothing to add, and cost as much as its line.
-  loggerInstance.child = () => loggerInstance
-  return { loggerInstance, logController: new OneLineARequest(log.isLevelEnabled('info') ? stream : undefined) }
+  // One for each request would have nothing to add, and cost as much as its line. Some routes want one that says less.
+  const quieter = log.child.bind(log)
+  loggerInstance.child = (_bindings, { level } = {}) => level && log.isLevelEnabled(level) ? quieter({}, { level }) : loggerInstance
+  return { loggerInstance, logController: new OneLineARequest(stream) }
 }
 
 /** Writes a line for each request that has been answered: pino's, but made without it, which is a third quicker. */
 export class OneLineARequest extends LogController {
   readonly #stream
 
-  constructor (stream?: LogStream) {
+  constructor (stream: LogStream) {
     super()
     this.#stream = stream
   }
@@ -28,8 +29,9 @@ export class OneLineARequest extends LogController {
   override requestCompleted (error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
     const { method, url, ip } = request
     const { statusCode: status, elapsedTime: ms } = reply
-    if (error) reply.log.error({ method, url, status, ms, ip, err: error }, 'request failed')
-    else this.#stream?.write(`${JSON.stringify({ level: 30, time: Date.now(), method, url, status, ms, ip, msg: 'request completed' })}\n`)
+    const log = reply.log as pino.Logger
+    if (error) log.error({ method, url, status, ms, ip, err: error }, 'request failed')
+    else if (log.isLevelEnabled('info')) this.#stream.write(`${JSON.stringify({ level: 30, time: Date.now(), method, url, status, ms, ip, msg: 'request completed' })}\n`)
   }
 }
 

@@ -164,7 +164,7 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
 
   // What a trusted proxy says, it says as it is.
   const address = told.split(',').at(-1)?.trim()
-  await logs('GET', '/livez', '', [`X-Forwarded-For: ${told}`], { method: 'GET', url: '/livez', status: 200, ip: address })
+  await logs('GET', '/openapi.json', '', [`X-Forwarded-For: ${told}`], { method: 'GET', url: '/openapi.json', status: 200, ip: address })
 
   // What is no HTTP, or not in a URL, is refused with a word of Node's own.
   for (const target of [`/${Buffer.from(evil).toString('latin1')}`, '/\x9b31m', '/\xff', `/${told}`, '/\x1b[2J']) {

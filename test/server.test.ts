@@ -73,7 +73,7 @@ test('an address that cannot be listened on is one clear line', async t => {
   t.match(server.errors(), /^Cannot listen on \/dev\/null\/x:0: .+\.\n$/)
 })
 
-test('it says where it is, logs one line a request and ends on SIGINT', async t => {
+test('it says where it is, logs one line a request, but for probes, and ends on SIGINT', async t => {
   const server = start(t)
   const url = await server.url
   t.equal((await fetch(`${url}/api/items?x=1`)).status, 200)
@@ -86,12 +86,10 @@ test('it says where it is, logs one line a request and ends on SIGINT', async t 
   t.equal(lines[0].msg, `API at ${url}/api, documentation at ${url}/docs and ${url}/redoc`)
   t.match(lines.slice(1, -1), [
     { level: 30, method: 'GET', url: '/api/items?x=1', status: 200, ms: Number, ip: '127.0.0.1' },
-    { level: 30, method: 'GET', url: '/api/items/%zz', status: 400, ip: '127.0.0.1' },
-    { level: 30, method: 'GET', url: '/livez', status: 200 },
-    { level: 30, method: 'GET', url: '/readyz', status: 200 }
+    { level: 30, method: 'GET', url: '/api/items/%zz', status: 400, ip: '127.0.0.1' }
   ])
   t.equal(lines.at(-1).msg, 'closing on SIGINT')
-  t.equal(lines.length, 6)
+  t.equal(lines.length, 4)
 })
 
 test('without the pages, it does not speak of them', async t => {
@@ -176,7 +174,7 @@ test('an error that nobody caught is logged and ends it', async t => {
 })
 
 test('an error of our own at the start is shown with its stack', async t => {
-  const server = start(t, {}, { script: 'import fs from "node:fs"; fs.promises.readFile = async () => { throw new Error("boom") }' })
+  const server = start(t, {}, { script: 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }' })
   t.same(await server.exit, [1, null])
   t.match(server.output(), /Error: boom\\n +at /)
 })
@@ -185,17 +183,25 @@ test('a response that failed is logged as an error', async t => {
   const lines: string[] = []
   const app = build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
   app.get('/fails', async (request, reply) => {
-    new OneLineARequest().requestCompleted(new Error('boom'), request, reply)
+    new OneLineARequest({ write: () => t.fail('it did not complete') }).requestCompleted(new Error('boom'), request, reply)
   })
   await app.inject('/fails')
   t.match(JSON.parse(String(lines[0])), { level: 50, url: '/fails', err: { message: 'boom' }, msg: 'request failed' })
 })
 
-test('requests are logged at the level info', async t => {
-  for (const [level, count] of [['debug', 1], ['info', 1], ['warn', 0]] as const) {
+test('requests are logged at the level info, and probes that fail at the level warn', async t => {
+  for (const [level, expected] of [
+    ['debug', ['30 /api/items', '40 /readyz']],
+    ['info', ['30 /api/items', '40 /readyz']],
+    ['warn', ['40 /readyz']],
+    ['error', []]
+  ] as const) {
     const lines: string[] = []
-    await build(t, { LOG_LEVEL: level }, { write: line => lines.push(line) }).inject('/livez')
-    t.equal(lines.length, count, level)
+    const app = build(t, { LOG_LEVEL: level }, { write: line => lines.push(line) })
+    for (const url of ['/api/items', '/livez', '/readyz']) await app.inject(url)
+    app.turnUnready()
+    await app.inject('/readyz')
+    t.same(lines.map(line => JSON.parse(line)).map(({ level, url }) => `${level} ${url}`), expected, level)
   }
 })
 
