@@ -14,13 +14,13 @@ import stores, { type Stores } from '../plugins/stores.js'
 import wire, { wireOptions } from '../plugins/wire.js'
 import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
-import { logging, type LogStream } from './log.js'
+import type { Logging } from './log.js'
 
 /** The service as a whole: a host of the plugin, with all that a deployment wants around it. */
-export function buildApp (config: Config, log: LogStream = process.stdout) {
+export function buildApp (config: Config, logging?: Logging) {
   const app = Fastify({
     ...wireOptions,
-    ...config.LOG_LEVEL !== 'silent' && logging(config.LOG_LEVEL, log),
+    ...logging,
     bodyLimit: config.BODY_LIMIT,
     trustProxy: config.TRUST_PROXY,
     // A client has a minute to send a request, half of it for the headers, and 72 seconds between two of them.

@@ -5,6 +5,8 @@ export interface LogStream {
   write (line: string): void
 }
 
+export type Logging = ReturnType<typeof logging>
+
 /** Options for `Fastify()` that have it log from this level on, one line a request. */
 export function logging (level: string, stream: LogStream) {
   const log = pino({ level, base: null }, stream)
@@ -15,7 +17,7 @@ export function logging (level: string, stream: LogStream) {
   return { loggerInstance, logController: new OneLineARequest(stream) }
 }
 
-/** Writes a line for each request that has been answered: pino's, but made without it, which is a third quicker. */
+/** Writes a line for each request that has been answered: as pino would, but quicker, since the fields are known. */
 export class OneLineARequest extends LogController {
   readonly #stream
 
@@ -31,8 +33,14 @@ export class OneLineARequest extends LogController {
     const { statusCode: status, elapsedTime: ms } = reply
     const log = reply.log as pino.Logger
     if (error) log.error({ method, url, status, ms, ip, err: error }, 'request failed')
-    else if (log.isLevelEnabled('info')) this.#stream.write(`${JSON.stringify({ level: 30, time: Date.now(), method, url, status, ms, ip, msg: 'request completed' })}\n`)
+    else if (log.isLevelEnabled('info')) this.#stream.write(lineOf(method, url, status, ms, ip))
   }
+}
+
+/** The line of a request. A URL may hold anything that is no blank, and an address whatever a trusted proxy says. */
+function lineOf (method: string, url: string, status: number, ms: number, ip: string) {
+  return `{"level":30,"time":${Date.now()},"method":"${method}","url":${JSON.stringify(url)},"status":${status},` +
+    `"ms":${Math.round(ms * 1000) / 1000},"ip":${JSON.stringify(ip)},"msg":"request completed"}\n`
 }
 
 /**

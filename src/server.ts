@@ -4,7 +4,6 @@ import closeWithGrace from 'close-with-grace'
 import { CannotOpen } from '../plugins/stores/store.js'
 import { buildApp, prefixesOf } from './app.js'
 import { ConfigError, readConfig } from './config.js'
-import { logStream } from './log.js'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
@@ -19,8 +18,8 @@ try {
 async function start () {
   const config = readConfig()
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_GRACE } = config
-  const log = logStream()
-  const app = buildApp(config, log)
+  const log = config.LOG_LEVEL === 'silent' ? undefined : await openLog(config.LOG_LEVEL)
+  const app = buildApp(config, log?.logging)
 
   // What ends the process by itself has its own exit code.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_GRACE
@@ -28,7 +27,7 @@ async function start () {
     if (err) app.log.fatal({ err }, 'closing after an error')
     else await letGo()
     await app.close()
-    log.flushSync()
+    log?.stream.flushSync()
   })
 
   let since: number | undefined
@@ -73,4 +72,11 @@ async function start () {
       throw new ConfigError(`Cannot listen on ${host}:${config[variable]}: ${reason}.`)
     }
   }
+}
+
+/** Loads what a service without a log does not need. */
+async function openLog (level: string) {
+  const { logging, logStream } = await import('./log.js')
+  const stream = logStream()
+  return { stream, logging: logging(level, stream) }
 }

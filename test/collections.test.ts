@@ -1,12 +1,13 @@
 import type { InjectOptions } from 'fastify'
 import type { Test } from 'tap'
+import type { LogStream } from '../src/log.js'
 import { onEveryEngine } from './engines.js'
 import * as helper from './helper.js'
 
 const { collections, invalidBody } = helper
 
 onEveryEngine((t, address, engine) => {
-  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: helper.Log) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
+  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: LogStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
   for (const { path, initial, record } of collections) {
     t.test(path, async t => {

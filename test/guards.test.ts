@@ -8,6 +8,7 @@ import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { auth, docs, limits, metrics, wire, wireOptions, type Store } from '../src/index.js'
+import type { LogStream } from '../src/log.js'
 import { checkedFetch as fetch } from './document.js'
 import { onEveryEngine } from './engines.js'
 import { connection, written } from './fire/connection.js'
@@ -32,7 +33,7 @@ const everything = {
 }
 
 onEveryEngine((t, address, engine) => {
-  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: helper.Log) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
+  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: LogStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
   t.test('with tokens, everything under the prefix asks for one, and the pages and probes do not', async t => {
     const app = build(t, { AUTH_TOKENS: 'one,two+/=' })

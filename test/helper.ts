@@ -1,13 +1,13 @@
 import type { Test } from 'tap'
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
+import { logging, type LogStream } from '../src/log.js'
 import { checkAnswers } from './document.js'
 
-export type Log = NonNullable<Parameters<typeof buildApp>[1]>
-
 /** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
-export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: Log) {
-  const app = buildApp(readConfig({ LOG_LEVEL: 'silent', ...env }), log)
+export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: LogStream) {
+  const config = readConfig({ LOG_LEVEL: 'silent', ...env })
+  const app = buildApp(config, log && logging(config.LOG_LEVEL, log))
   if (env.DOCS !== 'false') checkAnswers(t, app, JSON.stringify({ ...env, DATABASE_URL: '' }))
   t.teardown(() => app.close())
   return app

@@ -8,9 +8,9 @@ import Fastify, { type FastifyInstance, type HTTPMethods, type InjectOptions } f
 import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { wireOptions, type Store } from '../src/index.js'
-import { readable } from '../src/log.js'
+import { readable, type LogStream } from '../src/log.js'
 import { newFolder } from './folder.js'
-import { build, collections, invalidBody, type Log } from './helper.js'
+import { build, collections, invalidBody } from './helper.js'
 import { start } from './process.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -342,7 +342,7 @@ test('a wrong token takes as long to refuse, however much of it is right', async
 
 test('no answer tells what the service is made of', async t => {
   const lines: string[] = []
-  const log: Log = { write: line => lines.push(line) }
+  const log: LogStream = { write: line => lines.push(line) }
   const app = build(t, { LOG_LEVEL: 'info', METRICS_PORT: '0', RATE_LIMIT_MAX: '40', BODY_LIMIT: '1000', MAX_EVENT_LOOP_DELAY: '60000' }, log)
   app.addHook('preHandler', async ({ headers }) => {
     if (headers.fail) throw new Error('Fastify 5.0.0')
