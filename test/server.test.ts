@@ -189,6 +189,12 @@ test('a response that failed is logged as an error', async t => {
   t.match(JSON.parse(String(lines[0])), { level: 50, url: '/fails', err: { message: 'boom' }, msg: 'request failed' })
 })
 
+test('a route with a schema that does not stand on the contract is refused', async t => {
+  const app = build(t)
+  app.get('/own', { schema: { querystring: { type: 'object' } } }, async () => 'own')
+  await t.rejects(async () => app.ready(), { message: 'A route with a schema is to stand on the contract, as in plugins/health.ts.' })
+})
+
 test('requests are logged at the level info, and probes that fail at the level warn', async t => {
   for (const [level, expected] of [
     ['debug', ['30 /api/items', '40 /readyz']],
