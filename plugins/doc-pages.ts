@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { posix } from 'node:path'
 import swaggerUi from '@fastify/swagger-ui'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -54,5 +55,5 @@ export async function openPages (app: FastifyInstance, title: string): Promise<A
 }
 
 function deeper (server: { url: string }) {
-  return { ...server, url: `../${server.url}` }
+  return { ...server, url: posix.join('..', server.url) }
 }

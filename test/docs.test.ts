@@ -51,6 +51,7 @@ test('the document describes every operation in full', async t => {
 
 test('the pages are HTML under a policy of our own, with every link relative', async t => {
   const app = build(t)
+  t.equal((await app.inject('/docs/json')).json().servers[0].url, '..')
   for (const url of ['/docs', '/docs/', '/redoc', '/redoc/']) {
     const response = await app.inject(url)
     t.equal(response.statusCode, 200)
