@@ -30,7 +30,8 @@ export class OneLineARequest extends LogController {
 
   override requestCompleted (error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
     const { method, url, ip } = request
-    const { statusCode: status, elapsedTime: ms } = reply
+    const status = reply.statusCode
+    const ms = Math.round(reply.elapsedTime * 1000) / 1000 // to write out all digits takes longer than the rest of the line
     const log = reply.log as pino.Logger
     if (error) log.error({ method, url, status, ms, ip, err: error }, 'request failed')
     else if (log.isLevelEnabled('info')) this.#stream.write(lineOf(method, url, status, ms, ip))
@@ -40,7 +41,7 @@ export class OneLineARequest extends LogController {
 /** The line of a request. A URL may hold anything that is no blank, and an address whatever a trusted proxy says. */
 function lineOf (method: string, url: string, status: number, ms: number, ip: string) {
   return `{"level":30,"time":${Date.now()},"method":"${method}","url":${JSON.stringify(url)},"status":${status},` +
-    `"ms":${Math.round(ms * 1000) / 1000},"ip":${JSON.stringify(ip)},"msg":"request completed"}\n`
+    `"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request completed"}\n`
 }
 
 /**
