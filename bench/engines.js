@@ -17,7 +17,7 @@ const insertion = "insert into direct (id, name, price) values (2, 'Item number 
 const selection = 'select id, name, price from direct where id = 1 order by position limit 1'
 const post = { method: 'POST', path: '/api/items', body: item(2) }
 const get = { path: '/api/items/1' }
-const limits = { timeout: 5000, connections: 10 }
+const limits = { timeout: 5000, poolSize: 10 }
 
 register()
 const { startPostgres } = await import('../test/postgres.ts')
@@ -44,7 +44,7 @@ export async function measureEngines (rounds, progress) {
   const stores = await Promise.all([url, `sqlite:${join(folder, 'store.db')}`].map(async address => {
     const engine = await engineAt(address, limits)
     ends.unshift(engine.close)
-    return engine.open({ name: 'benched', schema: Item, start: [] })
+    return engine.open({ name: 'benched', schema: Item, seed: [] })
   }))
   const direct = new Database(join(folder, 'direct.db'))
   direct.exec('pragma journal_mode = wal; pragma synchronous = full; create table direct (position integer primary key autoincrement, id bigint, name text, price double precision)')

@@ -1,24 +1,24 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, failsWith, firstOfMany, idsBy, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
 import { Item, NewItem } from '../schemas/item.js'
-import { standOnContract } from './contract.js'
-import { create } from './creation.js'
-import { orNotFound } from './errors.js'
-import { sendList } from './pages.js'
+import { applyApiDefaults } from './http/api-defaults.js'
+import { create } from './http/create-record.js'
+import { orNotFound } from './http/errors.js'
+import { sendList } from './http/pagination.js'
 import { storeFor, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
 const collection: Collection<Item> = {
   name: 'items',
   schema: Item,
-  start: [{ id: 1, name: 'Lamp', price: 42.5 }]
+  seed: [{ id: 1, name: 'Lamp', price: 42.5 }]
 }
 
 /** The items: listed, fetched one by one, and created. */
 const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function items (app, options) {
-  const { ids = 'client' } = options
-  const New = ids === 'server' ? NewItem : Item
-  await standOnContract(app)
+  const { idSource = 'client' } = options
+  const New = idSource === 'server' ? NewItem : Item
+  await applyApiDefaults(app)
   const itemsFor = await storeFor(app, collection, options)
   for (const schema of new Set([Item, New])) app.addSchema(schema)
 
@@ -32,7 +32,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       querystring: PageQuery,
       response: {
         200: jsonList(Item, { description: 'Every item, or those of a page, in the order of creation' }),
-        ...failsWith()
+        ...errorResponses()
       }
     }
   }, function listItems (request, reply) {
@@ -49,7 +49,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       params: Type.Object({ item_id: PathId }),
       response: {
         200: json(Item, { description: 'The first item with that id' }),
-        ...failsWith(404)
+        ...errorResponses(404)
       }
     }
   }, function getItem (request, reply) {
@@ -61,7 +61,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
     schema: {
       operationId: 'createItem',
       summary: 'Create an item',
-      description: idsBy[ids],
+      description: idSources[idSource],
       tags: ['items'],
       headers: CreationHeaders,
       body: ref(New),
@@ -70,7 +70,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
           description: 'The item as stored',
           headers: { Location: Type.String({ description: 'The path of the item' }) }
         }),
-        ...failsWith(409, 413, 422)
+        ...errorResponses(409, 413, 422)
       }
     }
   }, function createItem (request, reply) {

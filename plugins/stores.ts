@@ -4,18 +4,18 @@ import { databaseDefaults } from '../schemas/config.js'
 import type { Item } from '../schemas/item.js'
 import type { User } from '../schemas/user.js'
 import { engineAt } from './stores/engines.js'
-import { CannotOpen, type Collection, type Identified, type Store } from './stores/store.js'
+import { StartupError, type Collection, type HasId, type Store } from './stores/store.js'
 
 /** What collections are kept in. This is what the decorator `stores` is. */
 export interface Stores {
   /** Opens a collection, once, and gives what tells the store of a request: one for all, unless a host has many. */
-  open<T extends Identified> (collection: Collection<T>): Promise<StoreFor<T>>
+  open<T extends HasId> (collection: Collection<T>): Promise<StoreFor<T>>
 }
 
-export type StoreFor<T extends Identified> = (request: FastifyRequest) => Store<T>
+export type StoreFor<T extends HasId> = (request: FastifyRequest) => Store<T>
 
 /** Stores that a host has made itself, by the names of the collections. */
-export interface OwnStores extends Record<string, Store<Identified>> {
+export interface OwnStores extends Record<string, Store<HasId>> {
   items: Store<Item>
   users: Store<User>
 }
@@ -29,12 +29,12 @@ export interface StoresOptions {
   /** How long a database may take to answer, in milliseconds. */
   databaseTimeout?: number
   /** How many connections to PostgreSQL there may be. */
-  databaseConnections?: number
+  databasePoolSize?: number
 }
 
-export interface CollectionOptions<T extends Identified> {
+export interface CollectionOptions<T extends HasId> {
   /** Who gives a record its id: the client that creates it, or the service. */
-  ids?: 'client' | 'server'
+  idSource?: 'client' | 'server'
   /** A store of your own for this collection, or what gives that of a request. */
   store?: Store<T> | StoreFor<T>
 }
@@ -46,27 +46,27 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
   const {
     store = 'memory',
     databaseTimeout: timeout = databaseDefaults.timeout,
-    databaseConnections: connections = databaseDefaults.connections
+    databasePoolSize: poolSize = databaseDefaults.poolSize
   } = options
   app.decorate('stores', typeof store === 'string' ? await storesAt(store) : given(store))
 
   async function storesAt (address: string): Promise<Stores> {
-    const engine = await orCannotOpen(engineAt(address, { timeout, connections }))
+    const engine = await orStartupError(engineAt(address, { timeout, poolSize }))
     const opened = new Map<string, unknown>()
     app.addHook('onClose', async function closeStores () {
       await engine.close()
     })
-    if (app.hasPlugin('fastify-items-users/health')) app.readyWhen(engine.check)
+    if (app.hasPlugin('fastify-items-users/health')) app.addReadinessCheck(engine.check)
     if (app.hasPlugin('fastify-items-users/metrics') && engine.connections) app.observe.connections(engine.connections)
 
     return {
-      async open<T extends Identified> (collection: Collection<T>) {
-        if (!opened.has(collection.name)) opened.set(collection.name, orCannotOpen(openOnce(collection)))
+      async open<T extends HasId> (collection: Collection<T>) {
+        if (!opened.has(collection.name)) opened.set(collection.name, orStartupError(openOnce(collection)))
         return opened.get(collection.name) as Promise<StoreFor<T>>
       }
     }
 
-    async function openOnce<T extends Identified> (collection: Collection<T>) {
+    async function openOnce<T extends HasId> (collection: Collection<T>) {
       const opened = await engine.open(collection)
       const store = app.hasPlugin('fastify-items-users/metrics') ? app.observe.store(collection.name, opened) : opened
       return () => store
@@ -77,7 +77,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
 export default stores
 
 /** Opens a collection in a store of a host's own or, where there is none, in what the app around it has, or in memory. */
-export async function storeFor<T extends Identified> (
+export async function storeFor<T extends HasId> (
   app: FastifyInstance, collection: Collection<T>, { store }: CollectionOptions<T>
 ): Promise<StoreFor<T>> {
   if (typeof store === 'function') return store
@@ -91,7 +91,7 @@ function given (store: Exclude<StoresOptions['store'], string | undefined>): Sto
   if (isOpen(store)) return store
   const storesOf = typeof store === 'function' ? store : () => store
   return {
-    async open<T extends Identified> ({ name }: Collection<T>) {
+    async open<T extends HasId> ({ name }: Collection<T>) {
       return (request: FastifyRequest) => storesOf(request)[name] as Store<T>
     }
   }
@@ -101,11 +101,11 @@ function isOpen (store: object): store is Stores {
   return 'open' in store
 }
 
-async function orCannotOpen<T> (opening: Promise<T>) {
+async function orStartupError<T> (opening: Promise<T>) {
   try {
     return await opening
   } catch (error) {
-    throw error instanceof CannotOpen ? error : new CannotOpen(`Cannot open the database: ${reason(error)}.`)
+    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database: ${reason(error)}.`)
   }
 }
 

@@ -1,24 +1,24 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, failsWith, firstOfMany, idsBy, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
 import { User, NewUser } from '../schemas/user.js'
-import { standOnContract } from './contract.js'
-import { create } from './creation.js'
-import { notFound, orNotFound } from './errors.js'
-import { sendList } from './pages.js'
+import { applyApiDefaults } from './http/api-defaults.js'
+import { create } from './http/create-record.js'
+import { notFound, orNotFound } from './http/errors.js'
+import { sendList } from './http/pagination.js'
 import { storeFor, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
 const collection: Collection<User> = {
   name: 'users',
   schema: User,
-  start: [{ id: 1, name: 'Ada' }]
+  seed: [{ id: 1, name: 'Ada' }]
 }
 
 /** The users: listed, fetched one by one, created and deleted. */
 const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function users (app, options) {
-  const { ids = 'client' } = options
-  const New = ids === 'server' ? NewUser : User
-  await standOnContract(app)
+  const { idSource = 'client' } = options
+  const New = idSource === 'server' ? NewUser : User
+  await applyApiDefaults(app)
   const usersFor = await storeFor(app, collection, options)
   for (const schema of new Set([User, New])) app.addSchema(schema)
 
@@ -32,7 +32,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       querystring: PageQuery,
       response: {
         200: jsonList(User, { description: 'Every user, or those of a page, in the order of creation' }),
-        ...failsWith()
+        ...errorResponses()
       }
     }
   }, function listUsers (request, reply) {
@@ -49,7 +49,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       params: Type.Object({ id: PathId }),
       response: {
         200: json(User, { description: 'The first user with that id' }),
-        ...failsWith(404)
+        ...errorResponses(404)
       }
     }
   }, function getUser (request, reply) {
@@ -61,7 +61,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     schema: {
       operationId: 'createUser',
       summary: 'Create a user',
-      description: idsBy[ids],
+      description: idSources[idSource],
       tags: ['users'],
       headers: CreationHeaders,
       body: ref(New),
@@ -70,7 +70,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
           description: 'The user as stored',
           headers: { Location: Type.String({ description: 'The path of the user' }) }
         }),
-        ...failsWith(409, 413, 422)
+        ...errorResponses(409, 413, 422)
       }
     }
   }, function createUser (request, reply) {
@@ -86,7 +86,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       params: Type.Object({ id: PathId }),
       response: {
         204: Type.Unsafe<undefined>(Type.Null({ description: 'The first user with that id is deleted' })),
-        ...failsWith(404, 413)
+        ...errorResponses(404, 413)
       }
     }
   }, async function deleteUser (request, reply) {

@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import { oneOf } from './http.js'
 
 /** What holds of a database unless it is said otherwise. */
-export const databaseDefaults = { timeout: 5000, connections: 10 }
+export const databaseDefaults = { timeout: 5000, poolSize: 10 }
 
 /** A pattern for one or more of these, between commas. */
 function listOf (pattern: string) {
@@ -31,7 +31,7 @@ export const Config = Type.Object({
     pattern: `^${listOf('(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+')}$`,
     description: 'a path such as `/api`, or several between commas, under which the collections are served'
   }),
-  IDS: oneOf(['client', 'server'], {
+  ID_SOURCE: oneOf(['client', 'server'], {
     default: 'client',
     description: 'Who gives a record its id: the client that creates it, or the service'
   }),
@@ -46,8 +46,8 @@ export const Config = Type.Object({
     maximum: 600_000,
     description: 'How long a database may take to answer, in milliseconds'
   }),
-  DATABASE_CONNECTIONS: Type.Integer({
-    default: databaseDefaults.connections,
+  DATABASE_POOL_SIZE: Type.Integer({
+    default: databaseDefaults.poolSize,
     minimum: 2,
     maximum: 1000,
     description: 'How many connections to PostgreSQL there may be, at least 2'
@@ -113,7 +113,7 @@ export const Config = Type.Object({
     maximum: 600_000,
     description: 'How long to go on serving after a signal to end, with `/readyz` at 503, in milliseconds'
   }),
-  SHUTDOWN_GRACE: Type.Integer({
+  SHUTDOWN_TIMEOUT: Type.Integer({
     default: 8000,
     minimum: 1,
     maximum: 600_000,

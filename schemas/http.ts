@@ -48,7 +48,7 @@ export const Id = Type.Integer({
 })
 
 /** Who gives a record its id, as the document says it. */
-export const idsBy = {
+export const idSources = {
   client: 'The client chooses the id, which need not be unique.',
   server: 'The service gives the id, which is unique; one that is sent is ignored.'
 }
@@ -171,7 +171,7 @@ export const failures = {
 }
 
 /** The error responses of a route: these statuses, and those that every route can answer. */
-export function failsWith<S extends keyof typeof failures = 500> (...statuses: S[]) {
+export function errorResponses<S extends keyof typeof failures = 500> (...statuses: S[]) {
   const picked = [400, ...statuses, '4xx', 500, 503] as const
   return Object.fromEntries(picked.map(status => [status, failures[status]])) as
     Pick<typeof failures, S | 400 | '4xx' | 500 | 503>

@@ -1,25 +1,25 @@
 import Fastify, { type FastifyInstance } from 'fastify'
-import auth from '../plugins/auth.js'
-import cors from '../plugins/cors.js'
-import docs from '../plugins/docs.js'
-import errors from '../plugins/errors.js'
-import headers from '../plugins/headers.js'
-import health from '../plugins/health.js'
-import json from '../plugins/json.js'
-import limits from '../plugins/limits.js'
-import metrics from '../plugins/metrics.js'
-import notFound from '../plugins/not-found.js'
-import overload from '../plugins/overload.js'
+import auth from '../plugins/guards/auth.js'
+import cors from '../plugins/guards/cors.js'
+import docs from '../plugins/docs/openapi.js'
+import errors from '../plugins/http/errors.js'
+import securityHeaders from '../plugins/guards/security-headers.js'
+import health from '../plugins/operations/health.js'
+import json from '../plugins/http/json-body.js'
+import rateLimit from '../plugins/guards/rate-limit.js'
+import metrics from '../plugins/operations/metrics.js'
+import notFound from '../plugins/http/not-found.js'
+import loadShedding from '../plugins/guards/load-shedding.js'
 import stores, { type Stores } from '../plugins/stores.js'
-import wire, { wireOptions } from '../plugins/wire.js'
+import httpServer, { httpServerOptions } from './http-server.js'
 import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
-import type { Logging } from './log.js'
+import type { Logging } from './logger.js'
 
 /** The service as a whole: a host of the plugin, with all that a deployment wants around it. */
 export function buildApp (config: Config, logging?: Logging) {
   const app = Fastify({
-    ...wireOptions,
+    ...httpServerOptions,
     ...logging,
     // Whatever has a schema here validates by the contract; to load Fastify's own compilers takes a twentieth of the start.
     schemaController: { compilersFactory: { buildValidator: refuse, buildSerializer: refuse } },
@@ -35,7 +35,7 @@ export function buildApp (config: Config, logging?: Logging) {
     return503OnClosing: false
   })
 
-  app.register(wire, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
+  app.register(httpServer, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
   app.register(errors)
   app.register(json)
   app.register(notFound)
@@ -46,7 +46,7 @@ export function buildApp (config: Config, logging?: Logging) {
   app.register(stores, {
     store: config.DATABASE_URL,
     databaseTimeout: config.DATABASE_TIMEOUT,
-    databaseConnections: config.DATABASE_CONNECTIONS
+    databasePoolSize: config.DATABASE_POOL_SIZE
   })
   app.register(api)
 
@@ -55,17 +55,17 @@ export function buildApp (config: Config, logging?: Logging) {
   /** The collections, under each prefix, and what guards them. */
   async function api (app: FastifyInstance) {
     const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, RATE_LIMIT_MAX } = config
-    if (config.SECURITY_HEADERS) app.register(headers)
-    if (MAX_EVENT_LOOP_DELAY) app.register(overload, { maxEventLoopDelay: MAX_EVENT_LOOP_DELAY })
-    if (RATE_LIMIT_MAX) app.register(limits, { max: RATE_LIMIT_MAX, window: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
+    if (config.SECURITY_HEADERS) app.register(securityHeaders)
+    if (MAX_EVENT_LOOP_DELAY) app.register(loadShedding, { maxEventLoopDelay: MAX_EVENT_LOOP_DELAY })
+    if (RATE_LIMIT_MAX) app.register(rateLimit, { max: RATE_LIMIT_MAX, timeWindow: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
     if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
     const store = app.getDecorator<Stores>('stores')
-    for (const prefix of prefixesOf(config)) app.register(itemsUsers, { prefix, store, ids: config.IDS })
+    for (const prefix of prefixesOf(config)) app.register(itemsUsers, { prefix, store, idSource: config.ID_SOURCE })
   }
 }
 
 function refuse (): never {
-  throw new Error('A route with a schema is to stand on the contract, as in plugins/health.ts.')
+  throw new Error('A route with a schema is to stand on the contract, as in plugins/operations/health.ts.')
 }
 
 /** Every path that the collections are served under. */

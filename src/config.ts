@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import { Ajv, type ErrorObject } from 'ajv'
-import { ajvOptions, explain } from '../plugins/validation.js'
+import { ajvOptions, explain } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
 
 /** Reads the configuration from the environment, or tells everything that is wrong with it. */

@@ -1,11 +1,11 @@
 import type { FastifyPluginAsync } from 'fastify'
-import { standOnContract } from '../plugins/contract.js'
+import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import items from '../plugins/items.js'
-import notFound from '../plugins/not-found.js'
+import notFound from '../plugins/http/not-found.js'
 import stores, { type CollectionOptions, type StoresOptions } from '../plugins/stores.js'
 import users from '../plugins/users.js'
 
-export interface ItemsUsersOptions extends StoresOptions, Pick<CollectionOptions<never>, 'ids'> {
+export interface ItemsUsersOptions extends StoresOptions, Pick<CollectionOptions<never>, 'idSource'> {
   /** Where to serve, such as `/api`. */
   prefix?: string
 }
@@ -16,30 +16,30 @@ export interface ItemsUsersOptions extends StoresOptions, Pick<CollectionOptions
  *
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
-const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '', ids, ...options }) {
-  await standOnContract(app)
+const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '', idSource, ...options }) {
+  await applyApiDefaults(app)
   app.register(stores, options)
   // Without a prefix, the paths we do not know are the host's.
   if (prefix.length > 1) app.register(notFound)
-  app.register(items, { prefix: '/items', ids })
-  app.register(users, { prefix: '/users', ids })
+  app.register(items, { prefix: '/items', idSource })
+  app.register(users, { prefix: '/users', idSource })
 }
 
 export default itemsUsers
-export { default as auth, type AuthOptions } from '../plugins/auth.js'
-export { default as cors, type CorsOptions } from '../plugins/cors.js'
-export { default as docs } from '../plugins/docs.js'
-export { default as errors } from '../plugins/errors.js'
-export { default as headers } from '../plugins/headers.js'
-export { default as health } from '../plugins/health.js'
+export { default as auth, type AuthOptions } from '../plugins/guards/auth.js'
+export { default as cors, type CorsOptions } from '../plugins/guards/cors.js'
+export { default as docs } from '../plugins/docs/openapi.js'
+export { default as errors } from '../plugins/http/errors.js'
+export { default as securityHeaders } from '../plugins/guards/security-headers.js'
+export { default as health } from '../plugins/operations/health.js'
 export { default as items } from '../plugins/items.js'
-export { default as limits, type LimitsOptions } from '../plugins/limits.js'
-export { default as metrics, type MetricsOptions } from '../plugins/metrics.js'
-export { default as notFound } from '../plugins/not-found.js'
-export { default as overload, type OverloadOptions } from '../plugins/overload.js'
+export { default as rateLimit, type RateLimitOptions } from '../plugins/guards/rate-limit.js'
+export { default as metrics, type MetricsOptions } from '../plugins/operations/metrics.js'
+export { default as notFound } from '../plugins/http/not-found.js'
+export { default as loadShedding, type LoadSheddingOptions } from '../plugins/guards/load-shedding.js'
 export { default as stores, type OwnStores, type StoreFor, type Stores } from '../plugins/stores.js'
 export { default as users } from '../plugins/users.js'
-export { default as wire, wireOptions } from '../plugins/wire.js'
+export { default as httpServer, httpServerOptions } from './http-server.js'
 export { memory } from '../plugins/stores/memory.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
-import { CannotOpen } from '../plugins/stores/store.js'
+import { StartupError } from '../plugins/stores/store.js'
 import { buildApp, prefixesOf } from './app.js'
 import { ConfigError, readConfig } from './config.js'
 
@@ -10,22 +10,22 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 try {
   await start()
 } catch (error) {
-  if (!(error instanceof ConfigError || error instanceof CannotOpen)) throw error
+  if (!(error instanceof ConfigError || error instanceof StartupError)) throw error
   console.error(error.message)
   process.exitCode = 1
 }
 
 async function start () {
   const config = readConfig()
-  const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_GRACE } = config
+  const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
   const log = config.LOG_LEVEL === 'silent' ? undefined : await openLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.logging)
 
   // What ends the process by itself has its own exit code.
-  const delay = SHUTDOWN_DELAY + SHUTDOWN_GRACE
+  const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
   const { close } = closeWithGrace({ delay, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
     if (err) app.log.fatal({ err }, 'closing after an error')
-    else await letGo()
+    else await drain()
     await app.close()
     log?.stream.flushSync()
   })
@@ -53,9 +53,9 @@ async function start () {
   }
 
   /** Has those who send requests here find out that they should not, while they are still served, and leave. */
-  async function letGo () {
+  async function drain () {
     if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
-    app.turnUnready()
+    app.markNotReady()
     app.server.prependListener('request', (_request, response) => { response.shouldKeepAlive = false })
     await sleep(SHUTDOWN_DELAY)
   }
@@ -76,7 +76,7 @@ async function start () {
 
 /** Loads what a service without a log does not need. */
 async function openLog (level: string) {
-  const { logging, logStream } = await import('./log.js')
+  const { logging, logStream } = await import('./logger.js')
   const stream = logStream()
   return { stream, logging: logging(level, stream) }
 }

@@ -1,6 +1,6 @@
 import type { InjectOptions } from 'fastify'
 import type { Test } from 'tap'
-import type { LogStream } from '../src/log.js'
+import type { LogStream } from '../src/logger.js'
 import { onEveryEngine } from './engines.js'
 import * as helper from './helper.js'
 

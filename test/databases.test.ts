@@ -11,7 +11,7 @@ import Database from 'libsql'
 import pg from 'pg'
 import tap, { test, type Test } from 'tap'
 import { engineAt, withDriver } from '../plugins/stores/engines.js'
-import { grouped } from '../plugins/stores/grouped.js'
+import { batch } from '../plugins/stores/batch.js'
 import { Unavailable } from '../plugins/stores/store.js'
 import { databaseDefaults } from '../schemas/config.js'
 import { Item } from '../schemas/item.js'
@@ -127,7 +127,7 @@ function commits (log: Buffer) {
 
 const json = { 'content-type': 'application/json' }
 const item = (id: number, price = 1.5) => ({ id, name: `number ${id}`, price })
-const things = { name: 'things', schema: Item, start: [item(1)] }
+const things = { name: 'things', schema: Item, seed: [item(1)] }
 const unavailable = { message: 'The database cannot serve for the moment' }
 
 onDatabases('writes that come together share transactions, and a record that is refused fails alone', async (t, { url, sql, transactions, refuseNegative }) => {
@@ -435,9 +435,9 @@ test('on SQLite, what is refused by a rollback fails its whole group, and nothin
 
 test('on SQLite, a file that is removed is not written to', async t => {
   const folder = newFolder(t)
-  const engine = await engineAt(`sqlite:${folder}/items.db`, { timeout: 100, connections: 2 })
+  const engine = await engineAt(`sqlite:${folder}/items.db`, { timeout: 100, poolSize: 2 })
   t.teardown(engine.close)
-  const store = await engine.open<Item>({ ...things, start: [] })
+  const store = await engine.open<Item>({ ...things, seed: [] })
   await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
   await engine.check()
   renameSync(`${folder}/items.db`, `${folder}/moved.db`)
@@ -451,7 +451,7 @@ test('on SQLite, a file that is removed is not written to', async t => {
 test('on SQLite, no list holds the event loop for long', async t => {
   const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
-  const store = await engine.open<Item>({ ...things, start: [] })
+  const store = await engine.open<Item>({ ...things, seed: [] })
   await Promise.all(Array.from({ length: 100_000 }, (_, n) => store.append(item(n))))
   const delay = monitorEventLoopDelay({ resolution: 1 })
   delay.enable()
@@ -466,7 +466,7 @@ test('on SQLite, no list holds the event loop for long', async t => {
 test('on SQLite, so many lists are read at once, and one more is asked to come again', async t => {
   const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
-  const store = await engine.open<Item>({ ...things, start: [] })
+  const store = await engine.open<Item>({ ...things, seed: [] })
   await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
   const open = async () => await store.list() as Readable
   const lists = await Promise.all(Array.from({ length: 64 }, open))
@@ -594,9 +594,9 @@ onPostgres('what a trigger refuses fails alone, and costs no connection', async 
 })
 
 onPostgres('so many lists are read at once; one more waits, and is asked to come again', async (t, server) => {
-  const engine = await engineAt(server.database(), { timeout: 1500, connections: 4 })
+  const engine = await engineAt(server.database(), { timeout: 1500, poolSize: 4 })
   t.teardown(engine.close)
-  const store = await engine.open<Item>({ ...things, start: [] })
+  const store = await engine.open<Item>({ ...things, seed: [] })
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
   const open = async () => await store.list() as Readable
   const [first, second] = [await open(), await open()]
@@ -620,9 +620,9 @@ onPostgres('a list whose connection is cut is a 503, or ends where it is', async
   await once(proxy, 'listening')
   t.teardown(() => proxy.close())
   url.port = String((proxy.address() as AddressInfo).port)
-  const engine = await engineAt(url.href, { timeout: 1000, connections: 4 })
+  const engine = await engineAt(url.href, { timeout: 1000, poolSize: 4 })
   t.teardown(engine.close)
-  const store = await engine.open<Item>({ ...things, start: [] })
+  const store = await engine.open<Item>({ ...things, seed: [] })
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
 
   cutAt = 'begin isolation'
@@ -645,7 +645,7 @@ onPostgres('a list whose connection is cut is a 503, or ends where it is', async
   cutAt = 'nothing'
   t.equal(await store.append(item(1), 'key'), JSON.stringify(item(1)))
 
-  const large = await engine.open<Item>({ ...things, name: 'large', start: [] })
+  const large = await engine.open<Item>({ ...things, name: 'large', seed: [] })
   for (let n = 0; n < 20; n++) await large.append({ ...item(n), name: 'x'.repeat(100_000) })
   cutAt = 'limit 2 offset'
   await t.rejects(Promise.resolve(large.page(15)), unavailable)
@@ -683,7 +683,7 @@ test('a database that cannot be opened is one clear line, and no password in it'
 })
 
 test('however many wait for a database that does not answer, all are told', async t => {
-  const call = grouped(async (_inputs: number[]): Promise<number[]> => { throw new Unavailable(new Error('gone')) })
+  const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new Unavailable(new Error('gone')) })
   const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
   t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })

@@ -7,11 +7,11 @@ import { promisify } from 'node:util'
 import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
-import itemsUsers, { auth, docs, limits, metrics, wire, wireOptions, type Store } from '../src/index.js'
-import type { LogStream } from '../src/log.js'
+import itemsUsers, { auth, docs, rateLimit, metrics, httpServer, httpServerOptions, type Store } from '../src/index.js'
+import type { LogStream } from '../src/logger.js'
 import { checkedFetch as fetch } from './document.js'
 import { onEveryEngine } from './engines.js'
-import { connection, written } from './fire/connection.js'
+import { connection, written } from './stress/connection.js'
 import { newFolder } from './folder.js'
 import * as helper from './helper.js'
 import { start, takenPort } from './process.js'
@@ -24,7 +24,7 @@ const rate = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset']
 /** Everything that can be on, on. */
 const everything = {
   API_PREFIX: '/api,/api/v1',
-  IDS: 'server',
+  ID_SOURCE: 'server',
   AUTH_TOKENS: 'one',
   RATE_LIMIT_MAX: '1000',
   CORS_ORIGIN: 'https://example.com',
@@ -472,7 +472,7 @@ test('each of the guards can be had by a host on its own', async t => {
   const app = host(t)
   await app.register(metrics, { port: 0 })
   app.register(async function guarded (scope) {
-    await scope.register(limits, { max: 2 })
+    await scope.register(rateLimit, { max: 2 })
     scope.register(itemsUsers, { prefix: '/api', store: { items: scope.observe.store('items', own), users: own } })
     scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async () => 'mine')
   })
@@ -515,7 +515,7 @@ test('paths and links are as the client wrote them', async t => {
 test('a client has so long for its headers, its request and its next one', async t => {
   const { server } = helper.build(t)
   t.match(server, { headersTimeout: 30_000, requestTimeout: 60_000, keepAliveTimeout: 72_000 })
-  const quick = host(t, { ...wireOptions, requestTimeout: 300, http: { headersTimeout: 200, connectionsCheckingInterval: 50 } })
+  const quick = host(t, { ...httpServerOptions, requestTimeout: 300, http: { headersTimeout: 200, connectionsCheckingInterval: 50 } })
   quick.post('/', async () => 'late')
   await quick.listen({ port: 0 })
   for (const sent of ['', 'GET / HTTP/1.1\r\n', 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{']) {
@@ -528,8 +528,8 @@ test('a client has so long for its headers, its request and its next one', async
 })
 
 test('a connection on which nothing moves is ended', async t => {
-  const app = host(t, wireOptions)
-  app.register(wire, { stalledAfter: 200 })
+  const app = host(t, httpServerOptions)
+  app.register(httpServer, { stalledAfter: 200 })
   app.get('/', async () => { await sleep(300); return 'late' })
   await app.listen({ port: 0 })
   const { port } = app.server.address() as AddressInfo
@@ -565,7 +565,7 @@ test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and the
 
 test('a signal that comes before it serves ends it at once', async t => {
   const { server: taken, port } = await takenPort(t)
-  const server = start(t, { SHUTDOWN_DELAY: '20000', SHUTDOWN_GRACE: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' })
+  const server = start(t, { SHUTDOWN_DELAY: '20000', SHUTDOWN_TIMEOUT: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' })
   await once(taken, 'connection')
   const began = performance.now()
   server.process.kill('SIGTERM')
@@ -573,8 +573,8 @@ test('a signal that comes before it serves ends it at once', async t => {
   t.ok(performance.now() - began < 10_000)
 })
 
-test('a request that never ends is given SHUTDOWN_GRACE', async t => {
-  const server = start(t, { SHUTDOWN_GRACE: '300', DOCS: 'false' })
+test('a request that never ends is given SHUTDOWN_TIMEOUT', async t => {
+  const server = start(t, { SHUTDOWN_TIMEOUT: '300', DOCS: 'false' })
   const { port } = new URL(await server.url)
   const slow = connect(Number(port), '127.0.0.1').on('error', () => {})
   slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')

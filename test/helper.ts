@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
-import { logging, type LogStream } from '../src/log.js'
+import { logging, type LogStream } from '../src/logger.js'
 import { checkAnswers } from './document.js'
 
 /** The whole service with this environment, closed when the test ends. Its answers are held against its document. */

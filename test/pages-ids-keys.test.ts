@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { keysInMemory } from '../plugins/stores/keys.js'
+import { keysInMemory } from '../plugins/stores/idempotency.js'
 import { memory } from '../plugins/stores/memory.js'
 import { Item } from '../schemas/item.js'
 import { onEveryEngine } from './engines.js'
@@ -104,7 +104,7 @@ onEveryEngine((t, address, engine) => {
       const { id, ...fields } = record
 
       t.test('it gives the next integer, and ignores one that is sent', async t => {
-        const app = build(t, { IDS: 'server' })
+        const app = build(t, { ID_SOURCE: 'server' })
         for (const [payload, next] of [[fields, 2], [{ id: 77, ...fields }, 3], [{ id: 'x', ...fields }, 4]] as const) {
           const response = await post(app, payload)
           t.equal(response.statusCode, 201)
@@ -119,7 +119,7 @@ onEveryEngine((t, address, engine) => {
       })
 
       t.test('those that come together get ids in the order of their coming', async t => {
-        const app = build(t, { IDS: 'server' })
+        const app = build(t, { ID_SOURCE: 'server' })
         await app.ready()
         const created = await Promise.all(Array.from({ length: 200 }, (_, n) => post(app, { ...fields, name: `number ${n}` })))
         t.same(created.map(response => response.json()), (await app.inject(path)).json().slice(1))
@@ -133,13 +133,13 @@ onEveryEngine((t, address, engine) => {
         const client = build(t, { DATABASE_URL: url })
         for (const id of [50, -3, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER]) await post(client, { ...record, id })
         await client.close()
-        const first = build(t, { DATABASE_URL: url, IDS: 'server' })
+        const first = build(t, { DATABASE_URL: url, ID_SOURCE: 'server' })
         t.equal((await post(first, fields)).json().id, 51)
         t.equal((await post(first, fields)).json().id, 52)
         if (path === '/api/users') t.equal((await first.inject({ method: 'DELETE', url: `${path}/52` })).statusCode, 204)
         await first.close()
-        const next = build(t, { DATABASE_URL: url, IDS: 'server' })
-        const another = build(t, { DATABASE_URL: url, IDS: 'server' })
+        const next = build(t, { DATABASE_URL: url, ID_SOURCE: 'server' })
+        const another = build(t, { DATABASE_URL: url, ID_SOURCE: 'server' })
         t.equal((await post(next, fields)).json().id, 53)
         const created = await Promise.all(Array.from({ length: 100 }, (_, n) => post(n % 2 ? next : another, fields)))
         t.same(created.map(response => response.json().id).sort((a, b) => a - b), Array.from({ length: 100 }, (_, n) => n + 54))
@@ -150,7 +150,7 @@ onEveryEngine((t, address, engine) => {
         const client = build(t, { DATABASE_URL: url })
         if (path === '/api/users') await client.inject({ method: 'DELETE', url: `${path}/1` })
         await client.close()
-        t.equal((await post(build(t, { DATABASE_URL: url, IDS: 'server' }), fields)).statusCode, 201)
+        t.equal((await post(build(t, { DATABASE_URL: url, ID_SOURCE: 'server' }), fields)).statusCode, 201)
       })
     })
 
@@ -227,7 +227,7 @@ onEveryEngine((t, address, engine) => {
 
       t.test('with ids by the service, it is the same id', async t => {
         const { id, ...fields } = record
-        const app = build(t, { IDS: 'server' })
+        const app = build(t, { ID_SOURCE: 'server' })
         const first = await post(app, fields, 'a')
         const again = await post(app, { ...fields, id: 9 }, 'a')
         t.equal(first.body, JSON.stringify({ id: 2, ...fields }))
@@ -277,7 +277,7 @@ onEveryEngine((t, address, engine) => {
 })
 
 test('in memory, a page costs the same at the start and at the end of a million', async t => {
-  const store = memory<Item>({ schema: Item, start: [] })
+  const store = memory<Item>({ schema: Item, seed: [] })
   for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
   let position = 0
   for (let n = 0; n < 999; n++) position = Number((await store.page(1000, position)).next)

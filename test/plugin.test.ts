@@ -1,8 +1,8 @@
 import Fastify, { type FastifyError, type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { docs, health, Item, items, memory, User, users, type Store } from '../src/index.js'
-import errors from '../plugins/errors.js'
-import validation from '../plugins/validation.js'
+import errors from '../plugins/http/errors.js'
+import validation from '../plugins/http/validation.js'
 import { invalidBody } from './helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -212,11 +212,11 @@ test('a store may take its time', async t => {
 
 test('a store may be one for each request, and a collection alone is in memory unless it is said', async t => {
   const stores = new Map(['a', 'b'].map(name => [name, {
-    items: memory<Item>({ schema: Item, start: [{ ...item, name }] }),
-    users: memory<User>({ schema: User, start: [] })
+    items: memory<Item>({ schema: Item, seed: [{ ...item, name }] }),
+    users: memory<User>({ schema: User, seed: [] })
   }]))
   const storesOf = ({ headers }: FastifyRequest) => stores.get(String(headers.tenant)) ?? { items: none, users: none }
-  const none = memory<Item>({ schema: Item, start: [] })
+  const none = memory<Item>({ schema: Item, seed: [] })
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: storesOf })
   app.register(items, { prefix: '/things', store: request => storesOf(request).items })

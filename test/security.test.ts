@@ -7,8 +7,8 @@ import { gzipSync } from 'node:zlib'
 import Fastify, { type FastifyInstance, type HTTPMethods, type InjectOptions } from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
-import itemsUsers, { wireOptions, type Store } from '../src/index.js'
-import { readable, type LogStream } from '../src/log.js'
+import itemsUsers, { httpServerOptions, type Store } from '../src/index.js'
+import { readable, type LogStream } from '../src/logger.js'
 import { newFolder } from './folder.js'
 import { build, collections, invalidBody } from './helper.js'
 import { start } from './process.js'
@@ -425,7 +425,7 @@ test('a failure of the inside is one short answer, in development as in producti
     const store: Store<{ id: number }> = {
       append: async () => thrower(), first: thrower, page: async () => thrower(), removeFirst: thrower, size: () => 0, list: thrower
     }
-    const app = Fastify(wireOptions)
+    const app = Fastify(httpServerOptions)
     t.teardown(() => app.close())
     app.register(itemsUsers, { prefix: '/api', store: { items: store, users: store } })
     for (const options of [{ url: '/api/items' }, { url: '/api/items/1' }, { url: '/api/users?limit=1' }, { method: 'POST', url: '/api/items', payload: item }, { method: 'DELETE', url: '/api/users/1' }] as const) {
@@ -439,7 +439,7 @@ test('a failure of the inside is one short answer, in development as in producti
   const broken: Store<{ id: number }> = {
     append: () => '', first: () => '', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0, list: () => Readable.from(failing(), { objectMode: false })
   }
-  const app = Fastify(wireOptions)
+  const app = Fastify(httpServerOptions)
   t.teardown(() => app.close())
   app.register(itemsUsers, { prefix: '/api', store: { items: broken, users: broken } })
   const { status, body } = await (await listen(app))(request('GET', '/api/items'))
@@ -523,7 +523,7 @@ test('it connects to nothing that a client names', async t => {
 })
 
 test('every route is in the document, or is a page of it', async t => {
-  for (const env of [{}, { API_PREFIX: '/api,/api/v1', IDS: 'server', AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '1000', CORS_ORIGIN: '*', SECURITY_HEADERS: 'true', METRICS_PORT: '0', MAX_EVENT_LOOP_DELAY: '10000' }]) {
+  for (const env of [{}, { API_PREFIX: '/api,/api/v1', ID_SOURCE: 'server', AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '1000', CORS_ORIGIN: '*', SECURITY_HEADERS: 'true', METRICS_PORT: '0', MAX_EVENT_LOOP_DELAY: '10000' }]) {
     const { app, routes } = buildWithRoutes(t, env)
     const { paths } = (await app.inject('/openapi.json')).json()
     const described = Object.entries<object>(paths).flatMap(([path, methods]) => Object.keys(methods).map(method => `${method.toUpperCase()} ${path}`))

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { Config } from '../schemas/config.js'
 import { readConfig } from '../src/config.js'
-import { OneLineARequest, readable } from '../src/log.js'
+import { RequestLogController, readable } from '../src/logger.js'
 import { checkedFetch as fetch } from './document.js'
 import { build } from './helper.js'
 import { start, takenPort } from './process.js'
@@ -13,14 +13,14 @@ import { start, takenPort } from './process.js'
 const defaults = {
   HOST: '127.0.0.1',
   LOG_LEVEL: 'info',
-  IDS: 'client',
+  ID_SOURCE: 'client',
   DATABASE_URL: 'memory',
   DATABASE_TIMEOUT: 5000,
-  DATABASE_CONNECTIONS: 10,
+  DATABASE_POOL_SIZE: 10,
   RATE_LIMIT_WINDOW: 60_000,
   SECURITY_HEADERS: false,
   SHUTDOWN_DELAY: 0,
-  SHUTDOWN_GRACE: 8000
+  SHUTDOWN_TIMEOUT: 8000
 }
 
 test('the configuration has its defaults, reads its variables and ignores all others', async t => {
@@ -42,7 +42,7 @@ test('the README lists every variable with its default and description', async t
 })
 
 test('a bad configuration ends the process with one message that names every fault', async t => {
-  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_CONNECTIONS: '1', BODY_LIMIT: '0', DOCS: 'yes' })
+  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_POOL_SIZE: '1', BODY_LIMIT: '0', DOCS: 'yes' })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
   t.equal(server.errors(), [
@@ -52,7 +52,7 @@ test('a bad configuration ends the process with one message that names every fau
     '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
     '  API_PREFIX must be a path such as `/api`, or several between commas, under which the collections are served',
     '  DATABASE_URL must be `memory`, `sqlite:PATH` or `postgres://…`, where the collections are kept',
-    '  DATABASE_CONNECTIONS must be at least 2',
+    '  DATABASE_POOL_SIZE must be at least 2',
     '  BODY_LIMIT must be at least 1',
     '  DOCS must be a boolean',
     ''
@@ -183,7 +183,7 @@ test('a response that failed is logged as an error', async t => {
   const lines: string[] = []
   const app = build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
   app.get('/fails', async (request, reply) => {
-    new OneLineARequest({ write: () => t.fail('it did not complete') }).requestCompleted(new Error('boom'), request, reply)
+    new RequestLogController({ write: () => t.fail('it did not complete') }).requestCompleted(new Error('boom'), request, reply)
   })
   await app.inject('/fails')
   t.match(JSON.parse(String(lines[0])), { level: 50, url: '/fails', err: { message: 'boom' }, msg: 'request failed' })
@@ -192,7 +192,7 @@ test('a response that failed is logged as an error', async t => {
 test('a route with a schema that does not stand on the contract is refused', async t => {
   const app = build(t)
   app.get('/own', { schema: { querystring: { type: 'object' } } }, async () => 'own')
-  await t.rejects(async () => app.ready(), { message: 'A route with a schema is to stand on the contract, as in plugins/health.ts.' })
+  await t.rejects(async () => app.ready(), { message: 'A route with a schema is to stand on the contract, as in plugins/operations/health.ts.' })
 })
 
 test('requests are logged at the level info, and probes that fail at the level warn', async t => {
@@ -205,7 +205,7 @@ test('requests are logged at the level info, and probes that fail at the level w
     const lines: string[] = []
     const app = build(t, { LOG_LEVEL: level }, { write: line => lines.push(line) })
     for (const url of ['/api/items', '/livez', '/readyz']) await app.inject(url)
-    app.turnUnready()
+    app.markNotReady()
     await app.inject('/readyz')
     t.same(lines.map(line => JSON.parse(line)).map(({ level, url }) => `${level} ${url}`), expected, level)
   }

@@ -23,7 +23,7 @@ onEveryEngine((t, address, engine) => {
   async function open (t: Test, start: Item[]) {
     const engine = await engineAt(address(), databaseDefaults)
     t.teardown(engine.close)
-    const store = await engine.open({ name: 'things', schema: Item, start: start.slice(0, 1) })
+    const store = await engine.open({ name: 'things', schema: Item, seed: start.slice(0, 1) })
     await Promise.all(start.slice(1).map(record => store.append(record)))
     return store
   }
@@ -112,7 +112,7 @@ onEveryEngine((t, address, engine) => {
 })
 
 test('in memory, a list is made once between two changes, and in pieces where it is long', async t => {
-  const store = memory<Item>({ schema: Item, start: [] })
+  const store = memory<Item>({ schema: Item, seed: [] })
   for (const [size, kind] of [[0, 'string'], [2, 'string'], [5000, Buffer], [50_000, Readable]] as const) {
     for (let n = 0; n < size; n++) store.append(item(n, 'x'))
     const list = await store.list()
@@ -127,7 +127,7 @@ test('there is nothing at a position where nothing is', async t => {
 
 test('appending, finding and removing do not slow down as the collection grows', async t => {
   for (const [ids, idOf] of Object.entries({ unique: (n: number) => n, equal: () => 1 })) {
-    const store = memory<Item>({ schema: Item, start: [] })
+    const store = memory<Item>({ schema: Item, seed: [] })
     const small = spend(2_000)
     const large = spend(200_000)
     t.ok(large < small * 20, `${ids} ids: ${large / small} times as long for an operation among 100 times the records`)

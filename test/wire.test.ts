@@ -3,7 +3,7 @@ import { connect, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Fastify from 'fastify'
 import { test, type Test } from 'tap'
-import { wireOptions } from '../plugins/wire.js'
+import { httpServerOptions } from '../src/http-server.js'
 import { build, invalidBody } from './helper.js'
 
 const item = JSON.stringify({ id: 7, name: 'Zoë 🫖', price: 1.5 })
@@ -99,7 +99,7 @@ test('too many bytes of headers are 431 and of chunk extensions 413', async t =>
 
 test('a request that does not arrive in time is 408', async t => {
   const http = { connectionsCheckingInterval: 50, headersTimeout: 100 }
-  const impatient = Fastify({ ...wireOptions, http, requestTimeout: 200 })
+  const impatient = Fastify({ ...httpServerOptions, http, requestTimeout: 200 })
   impatient.post('/api/items', async () => {})
   t.teardown(() => impatient.close())
   const send = await listen(t, impatient)
@@ -109,7 +109,7 @@ test('a request that does not arrive in time is 408', async t => {
 })
 
 test('the limits that a host sets for its connections hold', async t => {
-  const limited = Fastify({ ...wireOptions, connectionTimeout: 1234, keepAliveTimeout: 2345, maxRequestsPerSocket: 1 })
+  const limited = Fastify({ ...httpServerOptions, connectionTimeout: 1234, keepAliveTimeout: 2345, maxRequestsPerSocket: 1 })
   t.teardown(() => limited.close())
   t.match(limited.server, { timeout: 1234, keepAliveTimeout: 2345 })
   const send = await listen(t, limited)

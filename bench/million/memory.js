@@ -2,7 +2,7 @@
 import { memory } from '../../dist/plugins/stores/memory.js'
 import { Item } from '../../dist/schemas/item.js'
 
-const store = process.argv[2] === 'store' ? memory({ schema: Item, start: [] }) : undefined
+const store = process.argv[2] === 'store' ? memory({ schema: Item, seed: [] }) : undefined
 const array = []
 const map = new Map()
 

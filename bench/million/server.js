@@ -3,7 +3,7 @@ import Fastify from 'fastify'
 import itemsUsers, { Item, memory, User } from '../../dist/src/index.js'
 
 const app = Fastify()
-const store = { items: memory({ schema: Item, start: [] }), users: memory({ schema: User, start: [] }) }
+const store = { items: memory({ schema: Item, seed: [] }), users: memory({ schema: User, seed: [] }) }
 for (const collection of Object.values(store)) {
   for (let id = 1; id <= 1_000_000; id++) collection.append({ id, name: `Number ${id}`, price: id + 0.25 })
 }

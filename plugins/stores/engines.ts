@@ -1,8 +1,8 @@
 import { memory } from './memory.js'
-import { CannotOpen, type Engine, type EngineLimits } from './store.js'
+import { StartupError, type Engine, type EngineOptions } from './store.js'
 
 /** The engine that an address names. A driver is loaded only where it is asked for. */
-export async function engineAt (address: string, limits: EngineLimits): Promise<Engine> {
+export async function engineAt (address: string, limits: EngineOptions): Promise<Engine> {
   if (address === 'memory') return { open: memory, check () {}, close () {} }
   if (address.startsWith('sqlite:')) {
     const { sqlite } = await withDriver('libsql', () => import('./sqlite.js'))
@@ -12,7 +12,7 @@ export async function engineAt (address: string, limits: EngineLimits): Promise<
     const { postgres } = await withDriver('pg', () => import('./postgres.js'))
     return postgres(address, limits)
   }
-  throw new CannotOpen('The store must be memory, sqlite:PATH or postgres://…')
+  throw new StartupError('The store must be memory, sqlite:PATH or postgres://…')
 }
 
 /** Loads what needs a package that may not be installed. */
@@ -21,6 +21,6 @@ export async function withDriver<T> (name: string, load: () => Promise<T>) {
     return await load()
   } catch (error) {
     if (!/^(ERR_)?MODULE_NOT_FOUND$/.test(String((error as NodeJS.ErrnoException).code))) throw error
-    throw new CannotOpen(`What is configured needs the package ${name}, which is not installed; npm install ${name} does it.`)
+    throw new StartupError(`What is configured needs the package ${name}, which is not installed; npm install ${name} does it.`)
   }
 }

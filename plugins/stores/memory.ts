@@ -1,10 +1,10 @@
 import { encoderOf } from './encode.js'
-import { digestOf, idGiven, keysInMemory } from './keys.js'
+import { digestOf, idGiven, keysInMemory } from './idempotency.js'
 import { segmentedJson } from './segments.js'
-import { hasId, largestCounted, type Collection, type Identified, type Store } from './store.js'
+import { hasId, largestCounted, type Collection, type HasId, type Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
-export function memory<T extends Identified> ({ schema, start }: Pick<Collection<T>, 'schema' | 'start'>): Store<T> {
+export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
   const encode = encoderOf<T>(schema)
   const records = segmentedJson()
   const keys = keysInMemory()
@@ -15,7 +15,7 @@ export function memory<T extends Identified> ({ schema, start }: Pick<Collection
   let lastId = 0
   let size = 0
 
-  start.forEach(add)
+  seed.forEach(add)
   return { append, first, list: records.list, page: (limit, after = 0) => records.page(limit, after), removeFirst, size: () => size }
 
   function append (record: T | Omit<T, 'id'>, key?: string): string {

@@ -1,11 +1,11 @@
 import pg from 'pg'
-import { grouped } from './grouped.js'
-import { digestOf, oldestKept, type Use } from './keys.js'
+import { batch } from './batch.js'
+import { digestOf, oldestKept, type Use } from './idempotency.js'
 import {
   hasId, KeyConflict, largestCounted, patience, Unavailable, Unstorable,
-  type Collection, type Engine, type EngineLimits, type Identified, type Store
+  type Collection, type Engine, type EngineOptions, type HasId, type Store
 } from './store.js'
-import { keysTable, migrate, tableOf, type Hold, type Row } from './table.js'
+import { keysTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
 /** An integer comes as text, since it might be too large for a number; ours are not. */
 const types = {
@@ -13,7 +13,7 @@ const types = {
 }
 
 /** Keeps collections in PostgreSQL, where many instances of the service can share them. */
-export async function postgres (url: string, { timeout, connections: most }: EngineLimits): Promise<Engine> {
+export async function postgres (url: string, { timeout, poolSize }: EngineOptions): Promise<Engine> {
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
   // The server ends a statement that takes too long; where the server itself hangs, the client does.
   const limits = {
@@ -22,9 +22,9 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
     query_timeout: timeout,
     idle_in_transaction_session_timeout: timeout * patience * 2
   }
-  const queries = new pg.Pool({ ...limits, max: Math.ceil(most / 2) })
+  const queries = new pg.Pool({ ...limits, max: Math.ceil(poolSize / 2) })
   // A list keeps its connection for as long as its reader likes, so lists do not get all of them.
-  const lists = new pg.Pool({ ...limits, max: Math.max(1, Math.floor(most / 2)) })
+  const lists = new pg.Pool({ ...limits, max: Math.max(1, Math.floor(poolSize / 2)) })
   for (const pool of [queries, lists]) {
     // Who uses a connection learns of its loss by the query; when nobody does, the pool replaces it.
     pool.on('error', () => {})
@@ -33,8 +33,8 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
 
   return { open, check, connections, close }
 
-  async function open<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { name, start } = collection
+  async function open<T extends HasId> (collection: Collection<T>): Promise<Store<T>> {
+    const { name, seed } = collection
     const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
     const counter = `"${name}_ids"`
     const insertion = (columnsGiven: string) => `
@@ -55,14 +55,14 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
         `create table ${table} (position bigint generated always as identity primary key, ${definition})`,
         `create index on ${table} (id, position)`
       ])
-      if (created) await client.query(insertion(columns), columnsOf(start))
+      if (created) await client.query(insertion(columns), columnsOf(seed))
       await migrate(query, keysTable, keysTable.creation)
     })
 
     const insert = inserterOf(insertGiven)
     const insertAndNumber = inserterOf(insertNumbered)
 
-    const selectFirst = grouped(async function selectAll (ids: number[]) {
+    const selectFirst = batch(async function selectAll (ids: number[]) {
       const { rows } = await query({
         name: `first ${table}`,
         text: `
@@ -74,9 +74,9 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
       const found = new Array<string | undefined>(ids.length)
       for (const row of rows) found[Number(row.at(-1)) - 1] = encodeRow(row)
       return found
-    }, { lanes: 2 })
+    }, { concurrency: 2 })
 
-    const deleteFirst = grouped(async function deleteAll (ids: number[]) {
+    const deleteFirst = batch(async function deleteAll (ids: number[]) {
       // Two statements that are one transaction: the second sees what those did who had the lock before.
       const results = await query(`
         select ${lock(collection.name)};
@@ -127,12 +127,12 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
 
     async function page (limit: number, after = 0) {
       const page = await shortPage(async (...values) => (await query({ ...selectPiece, values })).rows, limit, after)
-      return page ?? longPage(await holdTransaction(), timeout * patience, limit, after)
+      return page ?? longPage(await openSnapshot(), timeout * patience, limit, after)
     }
 
     /** Inserts records together; where one is refused, it finds out which. */
     function inserterOf (statement: { name: string, text: string }) {
-      return grouped(async function insertAll (records: T[]): Promise<(string | Error)[]> {
+      return batch(async function insertAll (records: T[]): Promise<(string | Error)[]> {
         try {
           const { rows } = await query({ ...statement, values: columnsOf(records) })
           return records.map((record, n) => encode(rows[n] ? { ...record, ...rows[n] } : record))
@@ -180,7 +180,7 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
           'select digest, id from idempotency_keys where collection = $1 and key = $2 and at >= $3', [name, key, oldestKept()])
         if (use) return use.digest === digest ? { ...given, id: use.id } : new KeyConflict(422)
         const statement = hasId<T>(given) ? insertGiven : insertNumbered
-        const { rows: [row] } = await client.query<Identified>({ ...statement, values: columnsOf([given]) })
+        const { rows: [row] } = await client.query<HasId>({ ...statement, values: columnsOf([given]) })
         const record = { ...given, ...row }
         await client.query(`
           insert into idempotency_keys values ($1, $2, $3, $4, $5)
@@ -200,7 +200,7 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
     }
 
     /** Reads in a transaction, which sees the collection as of now. */
-    async function holdTransaction (): Promise<Hold> {
+    async function openSnapshot (): Promise<Snapshot> {
       // It has a time-out of its own; a connection that came after ours would be lost.
       const client = await lists.connect().catch(error => { throw failure(error) })
       const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
@@ -232,7 +232,7 @@ export async function postgres (url: string, { timeout, connections: most }: Eng
   }
 
   function query (config: pg.QueryArrayConfig): Promise<pg.QueryArrayResult>
-  function query (config: string | pg.QueryConfig): Promise<pg.QueryResult<Identified>>
+  function query (config: string | pg.QueryConfig): Promise<pg.QueryResult<HasId>>
   function query (config: string | pg.QueryConfig) {
     return answer(run(config))
   }

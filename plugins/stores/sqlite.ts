@@ -3,13 +3,13 @@ import { mkdir, open } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
-import { grouped } from './grouped.js'
-import { digestOf, idGiven, oldestKept } from './keys.js'
+import { batch } from './batch.js'
+import { digestOf, idGiven, oldestKept } from './idempotency.js'
 import {
   hasId, KeyConflict, largestCounted, patience, Unavailable, Unstorable,
-  type Collection, type Engine, type EngineLimits, type Identified, type Store
+  type Collection, type Engine, type EngineOptions, type HasId, type Store
 } from './store.js'
-import { keysTable, migrate, tableOf, type Hold, type Row } from './table.js'
+import { keysTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
 interface Write {
   run (): unknown
@@ -23,7 +23,7 @@ const maxReaders = 64
 const countedAtOnce = 100_000
 
 /** Keeps collections in a file. Writes that come together share one transaction, which is on disk when they are answered. */
-export async function sqlite (name: string, { timeout }: EngineLimits): Promise<Engine> {
+export async function sqlite (name: string, { timeout }: EngineOptions): Promise<Engine> {
   const path = resolve(name) // so that it is a file, where libsql would take it for something else
   await mkdir(dirname(path), { recursive: true })
   await (await open(path, 'a')).close() // tells why it cannot be written, where SQLite gives a number
@@ -37,14 +37,14 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
   let turn = Promise.resolve()
 
   /** Does these writes in one transaction, in their order. */
-  const write = grouped(async function writeAll (writes: Write[]) {
+  const write = batch(async function writeAll (writes: Write[]) {
     return inTransaction(() => writes.map(attempt)).catch(error => { throw unavailable(error) })
   }, { sizeOf: ({ size }) => size })
 
   return { open: openCollection, check, connections, close }
 
-  async function openCollection<T extends Identified> (collection: Collection<T>): Promise<Store<T>> {
-    const { name, start } = collection
+  async function openCollection<T extends HasId> (collection: Collection<T>): Promise<Store<T>> {
+    const { name, seed } = collection
     const { table, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${columns.replaceAll(/[^,]+/g, '?')})`
     const pieces = pieceSelection('?1', '?2')
@@ -55,7 +55,7 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
         `create table ${table} (position integer primary key autoincrement, ${definition})`,
         `create index "${name}_by_id" on ${table} (id)`
       ])
-      if (created) for (const record of start) database.prepare(insertion).run(valuesOf(record))
+      if (created) for (const record of seed) database.prepare(insertion).run(valuesOf(record))
       await migrate(query, keysTable, keysTable.creation)
       await migrate(query, { name: 'last_ids' }, ['create table last_ids (collection text primary key, id bigint not null)'])
       query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
@@ -131,11 +131,11 @@ export async function sqlite (name: string, { timeout }: EngineLimits): Promise<
 
     async function page (limit: number, after = 0) {
       const page = await shortPage((...piece) => reading(() => selectPiece.all(piece) as Row[]), limit, after)
-      return page ?? longPage(reading(holdReader), timeout * patience, limit, after)
+      return page ?? longPage(reading(openSnapshot), timeout * patience, limit, after)
     }
 
     /** Reads from a connection of its own, in a transaction, which sees the collection as of now. */
-    function holdReader (): Hold {
+    function openSnapshot (): Snapshot {
       const reader = idleReaders.at(-1) ?? newReader()
       if (!reader.inTransaction) reader.exec('begin')
       reader.prepare(`select 1 from ${table} limit 1`).get() // the transaction sees what is there when it first looks

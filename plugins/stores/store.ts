@@ -3,34 +3,34 @@ import type { TObject } from '@sinclair/typebox'
 import { details } from '../../schemas/http.js'
 
 /** What every record has: an id, which need not be unique. */
-export interface Identified {
+export interface HasId {
   id: number
 }
 
 /** A value that is at hand, or that an engine has to fetch. */
-export type Eventually<T> = T | Promise<T>
+export type MaybePromise<T> = T | Promise<T>
 
 /**
  * One collection, in the order in which its records were appended. A record never changes once it is stored, so a
  * store takes it as an object and from then on gives it as JSON, ready to be sent.
  */
-export interface Store<T extends Identified> {
+export interface Store<T extends HasId> {
   /**
    * Puts a record at the end, also where its id is taken, and gives it back. One that has no id gets the next one. With
    * a key that was used within a day, it is not put there again: it is given back as it was or, where it is another
    * one, refused with a `KeyConflict`.
    */
-  append (record: T | Omit<T, 'id'>, key?: string): Eventually<string>
+  append (record: T | Omit<T, 'id'>, key?: string): MaybePromise<string>
   /** Finds the first record with this id. */
-  first (id: number): Eventually<string | undefined>
+  first (id: number): MaybePromise<string | undefined>
   /** Gives every record as of now, whole or, where that is much, in pieces; later changes do not show in it. */
-  list (): Eventually<List>
+  list (): MaybePromise<List>
   /** Gives as many records as of now, of those that are behind this position. */
-  page (limit: number, after?: number): Eventually<Page>
+  page (limit: number, after?: number): MaybePromise<Page>
   /** Removes the first record with this id and tells whether there was one. */
-  removeFirst (id: number): Eventually<boolean>
+  removeFirst (id: number): MaybePromise<boolean>
   /** Tells how many records there are. */
-  size (): Eventually<number>
+  size (): MaybePromise<number>
 }
 
 /** Records as the JSON of a list. */
@@ -43,16 +43,16 @@ export interface Page {
 }
 
 /** Tells whether a record comes with its id. */
-export function hasId<T extends Identified> (record: T | Omit<T, 'id'>): record is T {
+export function hasId<T extends HasId> (record: T | Omit<T, 'id'>): record is T {
   return 'id' in record
 }
 
 /** What an engine has to know of a collection. */
-export interface Collection<T extends Identified> {
+export interface Collection<T extends HasId> {
   name: string
   schema: TObject
   /** The records that it has when it is created. */
-  start: T[]
+  seed: T[]
   /** For each version of its table but the newest, the SQL that leads to the next one. */
   upgrades?: string[]
 }
@@ -60,13 +60,13 @@ export interface Collection<T extends Identified> {
 /** What collections are kept in. */
 export interface Engine {
   /** Opens a collection, which is created where it is not there yet. */
-  open<T extends Identified> (collection: Collection<T>): Eventually<Store<T>>
+  open<T extends HasId> (collection: Collection<T>): MaybePromise<Store<T>>
   /** Fails where the engine cannot serve. */
-  check (): Eventually<void>
+  check (): MaybePromise<void>
   /** How many connections there are for each purpose, by what they do. */
   connections? (): Record<string, Connections>
   /** Gives back all that the engine holds; what it has acknowledged is kept. */
-  close (): Eventually<void>
+  close (): MaybePromise<void>
 }
 
 interface Connections {
@@ -76,11 +76,11 @@ interface Connections {
   waiting: number
 }
 
-export interface EngineLimits {
+export interface EngineOptions {
   /** How long an engine may take to answer, in milliseconds. */
   timeout: number
   /** How many connections it may have. */
-  connections: number
+  poolSize: number
 }
 
 /** The largest id that is counted up from; what is beyond is left to clients, and never reached. */
@@ -90,7 +90,7 @@ export const largestCounted = 2 ** 52
 export const patience = 12
 
 /** The engine cannot be used as it is configured. The message is for whoever starts the service. */
-export class CannotOpen extends Error {}
+export class StartupError extends Error {}
 
 /** The engine cannot serve for the moment. */
 export class Unavailable extends Error {

@@ -1,6 +1,6 @@
 // A host in TypeScript, compiled strictly, and with the types of all its packages checked.
 import Fastify, { type FastifyRequest } from 'fastify'
-import itemsUsers, { auth, docs, health, items, limits, wireOptions, type Store, type Item } from 'fastify-items-users'
+import itemsUsers, { auth, docs, health, items, rateLimit, httpServerOptions, type Store, type Item } from 'fastify-items-users'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -19,10 +19,10 @@ const store: Store<Item> = {
   size: () => 0
 }
 
-const app = Fastify({ ...wireOptions })
+const app = Fastify({ ...httpServerOptions })
 app.register(docs)
 app.register(health)
 app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.method })
-app.register(limits, { max: 10 })
-app.register(itemsUsers, { prefix: '/api', ids: 'server', store: 'memory' })
+app.register(rateLimit, { max: 10 })
+app.register(itemsUsers, { prefix: '/api', idSource: 'server', store: 'memory' })
 app.register(items, { prefix: '/things', store })

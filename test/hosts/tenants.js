@@ -5,8 +5,8 @@ import itemsUsers, { Item, memory, User } from 'fastify-items-users'
 export function build () {
   const app = Fastify()
   const tenants = new Map(['red', 'blue'].map(name => [name, {
-    items: memory({ schema: Item, start: [] }),
-    users: memory({ schema: User, start: [] })
+    items: memory({ schema: Item, seed: [] }),
+    users: memory({ schema: User, seed: [] })
   }]))
 
   app.decorateRequest('tenant')

@@ -1,7 +1,7 @@
 import Fastify, { type FastifyRequest } from 'fastify'
 import { describe, expect, test } from 'tstyche'
 import itemsUsers, {
-  auth, items, limits, memory, metrics, stores, users, Item, User,
+  auth, items, rateLimit, memory, metrics, stores, users, Item, User,
   type List, type Page, type Store, type StoreFor, type Stores
 } from '../../src/index.js'
 
@@ -30,19 +30,19 @@ describe('a store', () => {
   })
 
   test('can be made in memory', () => {
-    expect(memory<Item>({ schema: Item, start: [] })).type.toBe<Store<Item>>()
-    expect(memory<Item>).type.not.toBeCallableWith({ schema: Item, start: [{ id: 1 }] })
+    expect(memory<Item>({ schema: Item, seed: [] })).type.toBe<Store<Item>>()
+    expect(memory<Item>).type.not.toBeCallableWith({ schema: Item, seed: [{ id: 1 }] })
   })
 })
 
 describe('options', () => {
   test('of the plugin', () => {
     for (const store of ['memory', { items: itemStore, users: userStore }, (_request: FastifyRequest) => ({ items: itemStore, users: userStore })]) {
-      expect(app.register(itemsUsers, { prefix: '/api', ids: 'server', store })).type.not.toRaiseError()
+      expect(app.register(itemsUsers, { prefix: '/api', idSource: 'server', store })).type.not.toRaiseError()
     }
     expect(app.register(itemsUsers, { store: 5 })).type.toRaiseError()
     expect(app.register(itemsUsers, { store: { items: itemStore } })).type.toRaiseError()
-    expect(app.register(itemsUsers, { ids: 'nobody' })).type.toRaiseError()
+    expect(app.register(itemsUsers, { idSource: 'nobody' })).type.toRaiseError()
     expect(app.register(itemsUsers, { databaseTimeout: '5' })).type.toRaiseError()
   })
 
@@ -56,8 +56,8 @@ describe('options', () => {
     expect(app.register(auth, { tokens: ['sesame'] })).type.not.toRaiseError()
     expect(app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.id })).type.not.toRaiseError()
     expect(app.register(auth, { tokens: 'sesame' })).type.toRaiseError()
-    expect(app.register(limits, { max: 1, window: 1000 })).type.not.toRaiseError()
-    expect(app.register(limits, {})).type.toRaiseError()
+    expect(app.register(rateLimit, { max: 1, timeWindow: 1000 })).type.not.toRaiseError()
+    expect(app.register(rateLimit, {})).type.toRaiseError()
     expect(app.register(metrics, { port: '9464' })).type.toRaiseError()
   })
 })
@@ -65,13 +65,13 @@ describe('options', () => {
 describe('decorators', () => {
   test('of the stores', () => {
     app.register(stores, { store: 'memory' })
-    expect(app.getDecorator<Stores>('stores').open<Item>).type.toBeCallableWith({ name: 'items', schema: Item, start: [] })
+    expect(app.getDecorator<Stores>('stores').open<Item>).type.toBeCallableWith({ name: 'items', schema: Item, seed: [] })
     expect<ReturnType<StoreFor<Item>>>().type.toBe<Store<Item>>()
   })
 
   test('of the probes and the metrics', () => {
-    expect(app.readyWhen).type.toBeCallableWith(async () => {})
-    expect(app.turnUnready).type.toBe<() => void>()
+    expect(app.addReadinessCheck).type.toBeCallableWith(async () => {})
+    expect(app.markNotReady).type.toBe<() => void>()
     expect(app.observe.store('items', itemStore)).type.toBe<Store<Item>>()
   })
 })

@@ -2,9 +2,9 @@ import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyBearerAuthOptions, verifyBearerAuthFactory } from '@fastify/bearer-auth'
 import type { onRequestAsyncHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
-import { asksForToken, details, unknownToken } from '../schemas/http.js'
-import { describeFailure, unauthorized } from './errors.js'
-import { CannotOpen } from './stores/store.js'
+import { asksForToken, details, unknownToken } from '../../schemas/http.js'
+import { describeFailure, unauthorized } from '../http/errors.js'
+import { StartupError } from '../stores/store.js'
 
 export interface AuthOptions {
   /** The tokens that are good. */
@@ -37,7 +37,7 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     const { authorization } = request.headers
     const refusal = await new Promise<Error | undefined>(resolve => verify(request, reply, resolve))
     if (refusal === undefined) return request.setDecorator('bearerToken', authorization?.slice('Bearer '.length).trim())
-    if (app.hasPlugin('fastify-items-users/limits')) await app.getDecorator<onRequestAsyncHookHandler>('countRequest').call(app, request, reply)
+    if (app.hasPlugin('fastify-items-users/rate-limit')) await app.getDecorator<onRequestAsyncHookHandler>('countRequest').call(app, request, reply)
     if (reply.statusCode !== 401) throw refusal
     reply.header('www-authenticate', authorization === undefined ? 'Bearer' : 'Bearer error="invalid_token"')
     throw unauthorized(authorization === undefined ? details[401] : unknownToken)
@@ -65,6 +65,6 @@ function tokensIn (file: string) {
   try {
     return readFileSync(file, 'utf8').split(/[\s,]+/).filter(token => token !== '')
   } catch (error) {
-    throw new CannotOpen(`Cannot read the file of tokens: ${(error as Error).message}.`)
+    throw new StartupError(`Cannot read the file of tokens: ${(error as Error).message}.`)
   }
 }

@@ -1,15 +1,15 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { rateHeaders } from '../schemas/http.js'
-import { describeFailure, tooManyRequests, type RouteSchema } from './errors.js'
-import { withDriver } from './stores/engines.js'
-import { digestOf } from './stores/keys.js'
+import { rateHeaders } from '../../schemas/http.js'
+import { describeFailure, tooManyRequests, type RouteSchema } from '../http/errors.js'
+import { withDriver } from '../stores/engines.js'
+import { digestOf } from '../stores/idempotency.js'
 
-export interface LimitsOptions {
+export interface RateLimitOptions {
   /** How many requests a client may make in a window. */
   max: number
   /** How long a window is, in milliseconds. */
-  window?: number
+  timeWindow?: number
   /** The URL of a Redis server, where many instances count together. */
   redis?: string
 }
@@ -18,11 +18,11 @@ export interface LimitsOptions {
 const redisTimeout = 500
 
 /** Holds every client to a rate, on all routes of its scope: by its token, where it has a good one, else by its address. */
-export default fp<LimitsOptions>(async function limits (app, { max, window, redis }) {
-  const { default: rateLimit, normalizeIP } = await import('@fastify/rate-limit')
-  await app.register(rateLimit, {
+export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWindow, redis }) {
+  const { default: fastifyRateLimit, normalizeIP } = await import('@fastify/rate-limit')
+  await app.register(fastifyRateLimit, {
     max,
-    timeWindow: window,
+    timeWindow,
     redis: redis && await connect(app, redis),
     nameSpace: 'fastify-items-users:',
     skipOnError: true,
@@ -38,7 +38,7 @@ export default fp<LimitsOptions>(async function limits (app, { max, window, redi
   })
 
   describeFailure(app, 429, addRateHeaders)
-}, { fastify: '5.x', name: 'fastify-items-users/limits' })
+}, { fastify: '5.x', name: 'fastify-items-users/rate-limit' })
 
 async function connect (app: FastifyInstance, url: string) {
   const { Redis } = await withDriver('ioredis', () => import('ioredis'))

@@ -1,8 +1,8 @@
 import fp from 'fastify-plugin'
 
 /** Tells browsers, on every route of its scope, to make nothing of an answer but what it is: JSON. */
-export default fp(async function headers (app) {
+export default fp(async function securityHeaders (app) {
   await app.register(import('@fastify/helmet'), {
     contentSecurityPolicy: { useDefaults: false, directives: { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] } }
   })
-}, { fastify: '5.x', name: 'fastify-items-users/headers' })
+}, { fastify: '5.x', name: 'fastify-items-users/security-headers' })

@@ -14,11 +14,11 @@ export function logging (level: string, stream: LogStream) {
   // One for each request would have nothing to add, and cost as much as its line. Some routes want one that says less.
   const quieter = log.child.bind(log)
   loggerInstance.child = (_bindings, { level } = {}) => level && log.isLevelEnabled(level) ? quieter({}, { level }) : loggerInstance
-  return { loggerInstance, logController: new OneLineARequest(stream) }
+  return { loggerInstance, logController: new RequestLogController(stream) }
 }
 
 /** Writes a line for each request that has been answered: as pino would, but quicker, since the fields are known. */
-export class OneLineARequest extends LogController {
+export class RequestLogController extends LogController {
   readonly #stream
 
   constructor (stream: LogStream) {

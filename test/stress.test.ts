@@ -2,16 +2,16 @@ import { spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import tap, { test, type Test } from 'tap'
 import { onEveryEngine } from './engines.js'
-import { fullDisk, kills, redisGone, trouble, troubles } from './fire/faults.js'
-import { generated } from './fire/generated.js'
-import { rollingRestart } from './fire/rolling.js'
-import { serve } from './fire/service.js'
-import { soak } from './fire/soak.js'
-import { mangled, neverReads, slowClients } from './fire/wire.js'
+import { fullDisk, kills, redisGone, trouble, troubles } from './stress/faults.js'
+import { generated } from './stress/generated.js'
+import { rollingRestart } from './stress/rolling.js'
+import { serve } from './stress/service.js'
+import { soak } from './stress/soak.js'
+import { mangled, neverReads, slowClients } from './stress/wire.js'
 import { newFolder } from './folder.js'
 import { startPostgres, type Postgres } from './postgres.js'
 
-// The short form of what `npm run fire` does for long.
+// The short form of what `npm run test:stress` does for long.
 
 const postgres = await startPostgres(tap)
 

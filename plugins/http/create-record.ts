@@ -1,22 +1,22 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { jsonType } from '../schemas/http.js'
+import { jsonType } from '../../schemas/http.js'
 import { pathOf } from './paths.js'
-import { KeyConflict, type Identified, type Store } from './stores/store.js'
+import { KeyConflict, type HasId, type Store } from '../stores/store.js'
 
 /** The keys of the requests that each store is busy with. */
 const busyWith = new WeakMap<object, Set<string>>()
 
 /** Creates a record, once for all requests of the same key, and answers with it. */
-export async function create<T extends Identified> (
+export async function create<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, record: T | Omit<T, 'id'>, key?: string
 ) {
   const json = key === undefined ? await store.append(record) : await appendOnce(store, record, key)
-  const { id }: Identified = 'id' in record ? record : JSON.parse(json)
+  const { id }: HasId = 'id' in record ? record : JSON.parse(json)
   reply.code(201).type(jsonType).header('location', `${pathOf(request)}/${id}`)
   return json
 }
 
-async function appendOnce<T extends Identified> (store: Store<T>, record: T | Omit<T, 'id'>, key: string) {
+async function appendOnce<T extends HasId> (store: Store<T>, record: T | Omit<T, 'id'>, key: string) {
   const keys = busyWith.get(store) ?? new Set()
   busyWith.set(store, keys)
   if (keys.has(key)) throw new KeyConflict(409)

@@ -1,15 +1,15 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import fp from 'fastify-plugin'
-import { failsWith, shuttingDown, Type } from '../schemas/http.js'
-import { standOnContract } from './contract.js'
-import { Unavailable } from './stores/store.js'
+import { errorResponses, shuttingDown, Type } from '../../schemas/http.js'
+import { applyApiDefaults } from '../http/api-defaults.js'
+import { Unavailable } from '../stores/store.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** Has `/readyz` fail while this check does. */
-    readyWhen (check: Check): void
+    addReadinessCheck (check: Check): void
     /** Has `/readyz` fail from now on, since the app will close. */
-    turnUnready (): void
+    markNotReady (): void
   }
 }
 
@@ -22,30 +22,30 @@ const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status
 
 /** Tells an orchestrator whether the process is up (`/livez`) and whether it can serve (`/readyz`). */
 export default fp(async function health (app) {
-  const checks: Check[] = [turnedUnready]
+  const checks: Check[] = [isClosing]
   let closing = false
 
-  app.decorate('readyWhen', function readyWhen (check) {
+  app.decorate('addReadinessCheck', function addReadinessCheck (check) {
     checks.push(check)
   })
 
-  app.decorate('turnUnready', turnUnready)
-  app.addHook('preClose', async function turnUnreadyFirst () {
-    turnUnready()
+  app.decorate('markNotReady', markNotReady)
+  app.addHook('preClose', async function markNotReadyFirst () {
+    markNotReady()
   })
   app.register(probes, { checks })
 
-  function turnUnready () {
+  function markNotReady () {
     closing = true
   }
 
-  function turnedUnready () {
+  function isClosing () {
     if (closing) throw new Unavailable(undefined, shuttingDown)
   }
 }, { fastify: '5.x', name: 'fastify-items-users/health' })
 
 const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function probes (app, { checks }) {
-  await standOnContract(app)
+  await applyApiDefaults(app)
 
   app.get('/livez', {
     logLevel,
@@ -56,7 +56,7 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
       tags: ['health'],
       response: {
         200: { ...Status, description: 'It is up' },
-        ...failsWith()
+        ...errorResponses()
       }
     }
   }, async function isLive () {
@@ -72,7 +72,7 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
       tags: ['health'],
       response: {
         200: { ...Status, description: 'It can' },
-        ...failsWith()
+        ...errorResponses()
       }
     }
   }, async function isReady () {

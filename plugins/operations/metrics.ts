@@ -1,15 +1,15 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import fp from 'fastify-plugin'
-import { jsonType, unknownPath } from '../schemas/http.js'
-import type { Engine, Eventually, Identified, Store } from './stores/store.js'
+import { jsonType, unknownPath } from '../../schemas/http.js'
+import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** Has figures of these served too. */
     observe: {
       /** Gives a store as it is, but that what it does is measured. */
-      store<T extends Identified> (collection: string, store: Store<T>): Store<T>
+      store<T extends HasId> (collection: string, store: Store<T>): Store<T>
       connections (look: NonNullable<Engine['connections']>): void
     }
   }
@@ -52,7 +52,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     requests.observe({ method, route, status: statusCode }, elapsedTime / 1000)
   })
 
-  const sizes: { collection: string, size: () => Eventually<number> }[] = []
+  const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
   gauge('store_records', 'How many records there are', ['collection'], async add => {
     for (const { collection, size } of sizes) add({ collection }, await size())
   })
@@ -107,7 +107,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     })
   }
 
-  function timed<T extends Identified> (collection: string, store: Store<T>): Store<T> {
+  function timed<T extends HasId> (collection: string, store: Store<T>): Store<T> {
     return {
       append: time('append', store.append),
       first: time('first', store.first),

@@ -6,7 +6,7 @@ import { invalid } from './errors.js'
 const forbidden = 'must not have a key __proto__ or constructor.prototype'
 
 /** Reads every request body as JSON, whatever its content type says, or says not. */
-export default fp(async function json (app) {
+export default fp(async function jsonBody (app) {
   const parse = app.getDefaultJsonParser('error', 'error')
 
   // Fastify refuses a malformed content type before any parser is asked.
@@ -24,7 +24,7 @@ export default fp(async function json (app) {
         done(error && invalid('body', [{ path: '', message: isJson(text) ? forbidden : 'must be valid JSON' }]), value)
       })
     })
-}, { fastify: '5.x', name: 'fastify-items-users/json' })
+}, { fastify: '5.x', name: 'fastify-items-users/json-body' })
 
 function readAsJson ({ headers }: FastifyRequest, _reply: FastifyReply, done: () => void) {
   if (headers['content-type'] !== undefined) headers['content-type'] = 'application/json'

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { encoderOf } from './encode.js'
-import { CannotOpen, Unstorable, type Collection, type Eventually, type Identified, type Page } from './store.js'
+import { StartupError, Unstorable, type Collection, type MaybePromise, type HasId, type Page } from './store.js'
 
 /** The column types that both databases know, by the types of a schema. */
 const columnTypes: Record<string, string> = { integer: 'bigint', number: 'double precision', string: 'text' }
@@ -14,20 +14,20 @@ const pieceBytes = 1024 * 1024
 export type Row = unknown[]
 
 /** Selects a piece of a list: the position to begin after, and the most records that it may have. */
-type SelectPiece = (after: number, limit: number) => Eventually<Row[]>
+type SelectPiece = (after: number, limit: number) => MaybePromise<Row[]>
 
 /** Selects the positions of two records: so many places further, and the one behind it. */
-type SelectEnd = (after: number, places: number) => Eventually<Row[]>
+type SelectEnd = (after: number, places: number) => MaybePromise<Row[]>
 
 /** What a long list reads from, until it is freed. */
-export interface Hold {
+export interface Snapshot {
   select: SelectPiece
   selectEnd: SelectEnd
   free (): void
 }
 
 /** How a collection is kept in a table: a column for each field, and one for the position. */
-export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) {
+export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
   const encode = encoderOf<T>(schema)
   const fields = Object.keys(schema.properties) as (keyof T & string)[]
   const types = fields.map(field => String(columnTypes[schema.properties[field]?.type]))
@@ -82,7 +82,7 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
      * A page that is read piece by piece, as its reader takes it. When it ends, when its reader is gone, or when it has
      * waited too long for its reader, what it holds is freed.
      */
-    async longPage (hold: Hold, patience: number, limit: number, after: number): Promise<Page> {
+    async longPage (hold: Snapshot, patience: number, limit: number, after: number): Promise<Page> {
       let position = after
       let left = limit
       const list = new Readable({
@@ -149,7 +149,7 @@ export function tableOf<T extends Identified> ({ name, schema }: Collection<T>) 
 }
 
 /** What stands beside the collections in a database: the keys that requests came with. */
-export const keysTable: Pick<Collection<Identified>, 'name'> & { creation: string[] } = {
+export const keysTable: Pick<Collection<HasId>, 'name'> & { creation: string[] } = {
   name: 'idempotency_keys',
   creation: [
     `create table idempotency_keys (
@@ -169,8 +169,8 @@ function positionOf (rows: (Row | undefined)[]) {
  * for a transaction that keeps all others out.
  */
 export async function migrate (
-  query: (sql: string) => Eventually<{ version?: number }[]>,
-  { name, upgrades = [] }: Pick<Collection<Identified>, 'name' | 'upgrades'>,
+  query: (sql: string) => MaybePromise<{ version?: number }[]>,
+  { name, upgrades = [] }: Pick<Collection<HasId>, 'name' | 'upgrades'>,
   creation: string[]
 ) {
   const newest = upgrades.length + 1
@@ -183,7 +183,7 @@ export async function migrate (
   }
   const version = Number(row.version)
   if (version > newest) {
-    throw new CannotOpen(`The collection ${name} is at version ${version}, made by a newer release; this one knows it up to ${newest}.`)
+    throw new StartupError(`The collection ${name} is at version ${version}, made by a newer release; this one knows it up to ${newest}.`)
   }
   for (const sql of upgrades.slice(version - 1)) await query(sql)
   await query(`update collections set version = ${newest} where name = '${name}'`)

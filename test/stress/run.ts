@@ -1,4 +1,4 @@
-// The long form of test/fire.test.ts, which writes what it has found to bench/fire.md. With words after it, it does
+// The long form of test/stress.test.ts, which writes what it has found to bench/stress.md. With words after it, it does
 // only what has one of them in its name, and writes nothing.
 import { writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
@@ -129,9 +129,9 @@ for (const { name, run } of drills) {
 }
 for (const end of endings.reverse()) await end()
 if (words.length === 0) {
-  writeFileSync('bench/fire.md', `# Under fire
+  writeFileSync('bench/stress.md', `# Under fire
 
-By \`npm run fire\`, on Node ${process.version} with ${cpus().length} cores, load and service on the same machine. What fails here is a bug.
+By \`npm run test:stress\`, on Node ${process.version} with ${cpus().length} cores, load and service on the same machine. What fails here is a bug.
 
 | what | outcome |
 |---|---|

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, unknownPath } from '../schemas/http.js'
+import { details, unknownPath } from '../../schemas/http.js'
 
 /** Answers 404 on an unknown path, and 405 on a known one that does not offer the method. */
 export default fp(async function notFound (app) {

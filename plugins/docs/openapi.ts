@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, nameOf, type asksForToken } from '../schemas/http.js'
+import { details, ErrorBody, nameOf, type asksForToken } from '../../schemas/http.js'
 import type { Answer } from './doc-pages.js'
 
 const { name, description, license, version } = createRequire(import.meta.url)('#package.json')

@@ -3,8 +3,8 @@ import { finished } from 'node:stream/promises'
 import type { TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, failures, Fault, InvalidRequest, overloaded } from '../schemas/http.js'
-import { Unavailable, Unstorable } from './stores/store.js'
+import { details, ErrorBody, failures, Fault, InvalidRequest, overloaded } from '../../schemas/http.js'
+import { Unavailable, Unstorable } from '../stores/store.js'
 
 /** Whatever was thrown, with the status that answers it. */
 type Thrown = Error & { statusCode?: number }

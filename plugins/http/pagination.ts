@@ -1,24 +1,24 @@
 import { Readable } from 'node:stream'
 import type { Static } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { jsonType, type PageQuery } from '../schemas/http.js'
+import { jsonType, type PageQuery } from '../../schemas/http.js'
 import { invalid } from './errors.js'
 import { pathOf, queryOf } from './paths.js'
-import type { Eventually, Identified, List, Store } from './stores/store.js'
+import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
 
 type Query = Static<typeof PageQuery>
 
 /** Answers with a list: the whole collection or, where there is a limit, a page of it that links to the next one. */
-export function sendList<T extends Identified> (
+export function sendList<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: Query
-): Eventually<List> {
+): MaybePromise<List> {
   reply.type(jsonType)
   if (limit !== undefined) return sendPage(request, reply, store, limit, after)
   if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required where there is after' }])
   return bodyFor(request, store.list())
 }
 
-async function sendPage<T extends Identified> (
+async function sendPage<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, limit: number, after?: string
 ) {
   const { list, next } = await store.page(limit, after === undefined ? 0 : positionAt(after))
@@ -42,7 +42,7 @@ function positionAt (cursor: string) {
 }
 
 /** Hands on a body, or for a HEAD only what it is: a stream would be read to its end for nobody. */
-function bodyFor<T> ({ method }: FastifyRequest, body: Eventually<T>): Eventually<T> {
+function bodyFor<T> ({ method }: FastifyRequest, body: MaybePromise<T>): MaybePromise<T> {
   return method === 'HEAD' ? Promise.resolve(body).then(unread) : body
 }
 

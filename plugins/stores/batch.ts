@@ -1,8 +1,8 @@
 import { Unavailable } from './store.js'
 
 /** What makes up one group at most: so many calls, or calls of so many bytes. */
-const groupCalls = 64
-const groupBytes = 1024 * 1024
+const batchCalls = 64
+const batchBytes = 1024 * 1024
 
 interface Call<In, Out> {
   input: In
@@ -14,12 +14,12 @@ interface Call<In, Out> {
  * Has calls that come together done together. So many groups may be under way at once; the calls that arrive
  * meanwhile make up the next one. A call fails alone where its outcome is an error.
  */
-export function grouped<In, Out> (
+export function batch<In, Out> (
   work: (inputs: In[]) => Promise<(Out | Error)[]>,
-  { lanes = 1, sizeOf = (_input: In): number => 0 } = {}
+  { concurrency = 1, sizeOf = (_input: In): number => 0 } = {}
 ) {
   const waiting: Call<In, Out>[] = []
-  let idle = lanes
+  let idle = concurrency
   let due = false
 
   return (input: In) => new Promise<Out>((resolve, reject) => {
@@ -58,7 +58,7 @@ export function grouped<In, Out> (
   /** How many of those who wait make up the next group; one that is too large makes one alone. */
   function nextSize () {
     let bytes = 0
-    const last = waiting.findIndex(({ input }, n) => n === groupCalls || ((bytes += sizeOf(input)) > groupBytes && n > 0))
+    const last = waiting.findIndex(({ input }, n) => n === batchCalls || ((bytes += sizeOf(input)) > batchBytes && n > 0))
     return last < 0 ? waiting.length : last
   }
 }

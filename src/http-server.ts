@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import fp from 'fastify-plugin'
 import type { ConnectionError, FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { details, jsonType, type Fault } from '../schemas/http.js'
-import { errorBody, invalid } from './errors.js'
+import { errorBody, invalid } from '../plugins/http/errors.js'
 
 /** What Node's parser gives up on, other than for being malformed. */
 const statuses: Record<string, 408 | 413 | 431> = {
@@ -28,20 +28,20 @@ interface Connection extends Socket {
   _httpMessage?: ServerResponse | null
 }
 
-interface WireOptions {
+interface HttpServerOptions {
   /** How long nothing may move on a connection before it is ended, or at most twice that, in milliseconds; for ever unless it is said. */
   stalledAfter?: number
 }
 
 /** Options for `Fastify()` that give our shape to the answers which come from below its routes. */
-export const wireOptions = { serverFactory, frameworkErrors, clientErrorHandler }
+export const httpServerOptions = { serverFactory, frameworkErrors, clientErrorHandler }
 
 /**
  * Makes clients leave when the app closes. Fastify tells those so whose requests come after; the requests already
  * under way would keep their connections, and the app, open. And has those leave who neither send nor take anything:
  * Node's own time-out for that costs every request a twentieth.
  */
-export default fp<WireOptions>(async function wire (app, { stalledAfter }) {
+export default fp<HttpServerOptions>(async function httpServer (app, { stalledAfter }) {
   const connections = new Set<Connection>()
   const sweep = stalledAfter && setInterval(function endStalled () {
     for (const connection of connections) {
@@ -69,7 +69,7 @@ export default fp<WireOptions>(async function wire (app, { stalledAfter }) {
       if (connection.bytesRead === 0) connection.destroy()
     }
   })
-}, { fastify: '5.x', name: 'fastify-items-users/wire' })
+}, { fastify: '5.x', name: 'fastify-items-users/http-server' })
 
 /** Node's server, but that it answers with a body what Node would refuse without one, or not answer at all. */
 function serverFactory (listener: RequestListener, options: FastifyHttpOptions<Server>) {
