@@ -20,7 +20,7 @@ const get = { path: '/api/items/1' }
 const limits = { timeout: 5000, poolSize: 10 }
 
 register()
-const { startPostgres } = await import('../test/postgres.ts')
+const { startPostgres } = await import('../test/support/postgres.ts')
 
 /** For each figure its rounds, each the ratio of two rates. */
 export async function measureEngines (rounds, progress) {

@@ -1,8 +1,8 @@
 import type { InjectOptions } from 'fastify'
 import type { Test } from 'tap'
 import type { LogStream } from '../src/logger.js'
-import { onEveryEngine } from './engines.js'
-import * as helper from './helper.js'
+import { onEveryEngine } from './support/engines.js'
+import * as helper from './support/helper.js'
 
 const { collections, invalidBody } = helper
 

@@ -1,6 +1,6 @@
 import { deepStrictEqual, ok } from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connection, written } from './connection.js'
+import { connection, written } from '../support/connection.js'
 import type { Scope } from './service.js'
 
 /**

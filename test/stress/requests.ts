@@ -1,6 +1,6 @@
 import { METHODS } from 'node:http'
 import fc from 'fast-check'
-import type { Document, Operation, Schema } from '../document.js'
+import type { Document, Operation, Schema } from '../support/document.js'
 
 export interface Sent {
   method: string

@@ -1,9 +1,9 @@
-// The long form of test/stress.test.ts, which writes what it has found to bench/stress.md. With words after it, it does
+// The long form of test/stress/stress.test.ts, which writes what it has found to bench/stress.md. With words after it, it does
 // only what has one of them in its name, and writes nothing.
 import { writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
-import { newFolder } from '../folder.js'
-import { startPostgres } from '../postgres.js'
+import { newFolder } from '../support/folder.js'
+import { startPostgres } from '../support/postgres.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
 import { rollingRestart } from './rolling.js'

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { freePort } from '../postgres.js'
-import { start, type How } from '../process.js'
+import { freePort } from '../support/postgres.js'
+import { start, type How } from '../support/process.js'
 
 /** What runs one of these: a test, or the long form of it. A comment tells how far it is. */
 export type Scope = Pick<Test, 'teardown' | 'comment'>

@@ -1,7 +1,7 @@
 import { equal } from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connection, written, type Connection } from './connection.js'
+import { connection, written, type Connection } from '../support/connection.js'
 import { quantile } from './figures.js'
 import { serve, until, type Scope, type Service } from './service.js'
 

@@ -1,10 +1,9 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
-import { answersIn, connection, written } from './connection.js'
+import { answersIn, connection, open, written } from '../support/connection.js'
 import { quantile } from './figures.js'
 import { seedOf } from './seed.js'
 import { serve, type Scope, type Service } from './service.js'
@@ -88,9 +87,6 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
    */
   async function send (bytes: Buffer, cuts: number[], resets: boolean) {
     const socket = open(url)
-    const received: Buffer[] = []
-    socket.on('data', chunk => received.push(chunk))
-    const closed = new Promise(resolve => socket.on('close', resolve))
     const ends = [...cuts.map(cut => cut % bytes.length), bytes.length].sort((a, b) => a - b)
     for (const [n, end] of ends.entries()) {
       socket.write(bytes.subarray(ends[n - 1] ?? 0, end))
@@ -102,9 +98,9 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
     } else {
       socket.end() // half of the connection is closed; what was sent is answered still
       const hangs = sleep(10_000, 'hangs', { ref: false })
-      equal(await Promise.race([closed, hangs]) === 'hangs', false, 'the connection is not ended')
+      equal(await Promise.race([socket.received, hangs]) === 'hangs', false, 'the connection is not ended')
     }
-    return resets ? undefined : socket.errored ? 'cut off' : Buffer.concat(received)
+    return resets ? undefined : socket.errored ? 'cut off' : socket.received
   }
 }
 
@@ -194,11 +190,6 @@ async function latencies (url: string, seconds: number) {
   }
   socket.destroy()
   return taken
-}
-
-function open (url: string): Socket {
-  const { hostname, port } = new URL(url)
-  return connect(Number(port), hostname).setNoDelay().on('error', () => {})
 }
 
 /** The memory of a service, in kilobytes. */

@@ -1,14 +1,14 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
-import { Config } from '../schemas/config.js'
-import { readConfig } from '../src/config.js'
-import { RequestLogController, readable } from '../src/logger.js'
-import { checkedFetch as fetch } from './document.js'
-import { build } from './helper.js'
-import { start, takenPort } from './process.js'
+import { Config } from '../../schemas/config.js'
+import { readConfig } from '../../src/config.js'
+import { RequestLogController, readable } from '../../src/logger.js'
+import { open } from '../support/connection.js'
+import { checkedFetch as fetch } from '../support/document.js'
+import { build } from '../support/helper.js'
+import { start, takenPort } from '../support/process.js'
 
 const defaults = {
   HOST: '127.0.0.1',
@@ -114,9 +114,9 @@ test('on SIGTERM readiness turns 503, requests in flight finish and the process 
   await server.says('closing on SIGTERM')
   await sleep(100)
   probe.write('Host: x\r\n\r\n')
-  t.match(await probe.answer, /^HTTP\/1.1 503 .*connection: close.*\r\n\r\n{"detail":"Shutting down"}$/is)
+  t.match(String(await probe.received), /^HTTP\/1.1 503 .*connection: close.*\r\n\r\n{"detail":"Shutting down"}$/is)
   slow.write('"name":"x","price":1}')
-  t.match(await slow.answer, /^HTTP\/1.1 201 .*\r\n\r\n{"id":2,"name":"x","price":1}$/s)
+  t.match(String(await slow.received), /^HTTP\/1.1 201 .*\r\n\r\n{"id":2,"name":"x","price":1}$/s)
   t.same(await server.exit, [0, null])
 })
 
@@ -130,7 +130,7 @@ test('connections that nobody has used do not hold it up', async t => {
   const began = performance.now()
   t.same(await server.exit, [0, null])
   t.ok(performance.now() - began < 3000)
-  t.equal(await unused.answer, '')
+  t.equal(String(await unused.received), '')
 })
 
 test('a signal that comes twice at once, as Ctrl-C does through npm, is one', async t => {
@@ -146,7 +146,7 @@ test('a signal that comes twice at once, as Ctrl-C does through npm, is one', as
     await server.says('closing on SIGINT')
     await sleep(20)
     slow.write('"name":"x","price":1}')
-    t.match(await slow.answer, /^HTTP\/1.1 201 /)
+    t.match(String(await slow.received), /^HTTP\/1.1 201 /)
     t.same(await server.exit, [0, null])
   }
 })
@@ -224,10 +224,47 @@ test('at a terminal, the log is for a person to read', async t => {
   t.match(readable(JSON.stringify({ ...line, level: 40 })), / WARNING oh no\n$/)
 })
 
-/** Opens a connection and gives what is received on it until its end. */
-function open (port: number) {
-  const socket = connect(port, '127.0.0.1')
-  let received = ''
-  socket.on('data', chunk => { received += chunk })
-  return Object.assign(socket, { answer: once(socket, 'close').then(() => received) })
-}
+test('a port that is taken is one clear line, and the end, whatever else has started', async t => {
+  const { port } = await takenPort(t)
+  const server = start(t, { PORT: String(port), METRICS_PORT: '0', RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1', LOG_LEVEL: 'silent' })
+  t.same(await server.exit, [1, null])
+  t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is taken; set PORT to another one\.\n$/)
+})
+
+test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and then closes', async t => {
+  const server = start(t, { SHUTDOWN_DELAY: '700' })
+  const url = await server.url
+  server.process.kill('SIGTERM')
+  const began = performance.now()
+  await server.says('closing on SIGTERM')
+  while ((await fetch(`${url}/readyz`)).status === 200) await sleep(10)
+  t.same(await (await fetch(`${url}/readyz`)).json(), { detail: 'Shutting down' })
+  t.equal((await fetch(`${url}/livez`)).status, 200)
+  const { status, headers } = await fetch(`${url}/api/items`)
+  t.equal(status, 200)
+  t.equal(headers.get('connection'), 'close', 'whoever keeps a connection finds another one')
+  t.same(await server.exit, [0, null])
+  t.ok(performance.now() - began >= 700)
+})
+
+test('a signal that comes before it serves ends it at once', async t => {
+  const { server: taken, port } = await takenPort(t)
+  const server = start(t, { SHUTDOWN_DELAY: '20000', SHUTDOWN_TIMEOUT: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' })
+  await once(taken, 'connection')
+  const began = performance.now()
+  server.process.kill('SIGTERM')
+  await server.exit
+  t.ok(performance.now() - began < 10_000)
+})
+
+test('a request that never ends is given SHUTDOWN_TIMEOUT', async t => {
+  const server = start(t, { SHUTDOWN_TIMEOUT: '300', DOCS: 'false' })
+  const { port } = new URL(await server.url)
+  const slow = open(Number(port))
+  slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
+  await sleep(100)
+  server.process.kill('SIGTERM')
+  const began = performance.now()
+  t.same(await server.exit, [1, null])
+  t.ok(performance.now() - began < 3000)
+})

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'tstyche'
 import itemsUsers, {
   auth, items, rateLimit, memory, metrics, stores, users, Item, User,
   type List, type Page, type Store, type StoreFor, type Stores
-} from '../../src/index.js'
+} from '../../../src/index.js'
 
 const app = Fastify()
 declare const itemStore: Store<Item>

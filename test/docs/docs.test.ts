@@ -1,11 +1,18 @@
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { promisify } from 'node:util'
+import { Validator } from '@seriousme/openapi-schema-validator'
+import Fastify from 'fastify'
 import { test, type Test } from 'tap'
-import { launch } from './browser.js'
-import { build } from './helper.js'
-import { start } from './process.js'
+import itemsUsers, { docs } from '../../src/index.js'
+import { launch } from '../support/browser.js'
+import { newFolder } from '../support/folder.js'
+import { build, everything } from '../support/helper.js'
+import { start } from '../support/process.js'
 
 const operations = {
   'GET /livez': ['isLive', '200 400 4XX 500 503'],
@@ -96,6 +103,48 @@ test('a file that a page does not have is 404', async t => {
     t.equal(response.statusCode, 404)
     t.same(response.json(), { detail: 'Path not found' })
   }
+})
+
+test('the document is valid by the schema of OpenAPI 3.1', async t => {
+  t.same(await new Validator().validate(JSON.parse(await readFile('openapi.json', 'utf8'))), { valid: true })
+})
+
+test('the document says what is on, and is valid', async t => {
+  const plain = (await build(t).inject('/openapi.json')).json()
+  t.equal(plain.components.securitySchemes, undefined)
+  const document = (await build(t, everything).inject('/openapi.json')).json()
+  t.same(document.components.securitySchemes, { bearer: { type: 'http', scheme: 'bearer' } })
+  const ids: string[] = []
+  for (const [path, methods] of Object.entries<Record<string, any>>(document.paths)) {
+    for (const { operationId, security, responses } of Object.values(methods)) {
+      ids.push(operationId)
+      if (!path.startsWith('/api')) continue
+      t.same(security, [{ bearer: [] }])
+      t.ok(responses[401].headers['WWW-Authenticate'])
+      t.ok(responses[429].headers['Retry-After'])
+      for (const status of Object.keys(responses).filter(status => status.startsWith('2'))) t.ok(responses[status].headers['X-RateLimit-Limit'])
+      for (const [status, { content }] of Object.entries<any>(responses)) {
+        if (status !== '204') t.ok(content['application/json'].example, `${operationId} ${status} has an example`)
+      }
+    }
+  }
+  t.equal(new Set(ids).size, ids.length)
+  t.same(document.paths['/api/items'].post.requestBody.content['application/json'],
+    { schema: { $ref: '#/components/schemas/NewItem' }, example: { name: 'Teapot', price: 24.5 } })
+  const file = `${newFolder(t)}/openapi.json`
+  writeFileSync(file, JSON.stringify(document))
+  const { stderr } = await promisify(execFile)('npx', ['redocly', 'lint', file], { env: { ...process.env, NODE_OPTIONS: '' } })
+  t.match(stderr, /is valid/)
+})
+
+test('operations have names of their own, whatever their prefixes', async t => {
+  const app = host(t)
+  await app.register(docs)
+  for (const prefix of ['/api', '/api/v1', '/api-v1', undefined]) app.register(itemsUsers, { prefix })
+  const { paths } = (await app.inject('/openapi.json')).json()
+  const ids = Object.values<any>(paths).flatMap(methods => Object.values<any>(methods).map(({ operationId }) => operationId))
+  t.equal(ids.length, 28)
+  t.equal(new Set(ids).size, 28)
 })
 
 test('in a browser', { timeout: 120_000 }, async t => {
@@ -199,4 +248,10 @@ async function proxy (t: Test, port: number, prefix: string) {
   t.teardown(() => server.close())
   await once(server, 'listening')
   return (server.address() as AddressInfo).port
+}
+
+function host (t: Test) {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  return app
 }

@@ -1,12 +1,12 @@
-import type { FastifyInstance } from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { keysInMemory } from '../plugins/stores/idempotency.js'
-import { memory } from '../plugins/stores/memory.js'
-import { Item } from '../schemas/item.js'
-import { onEveryEngine } from './engines.js'
-import * as helper from './helper.js'
+import itemsUsers from '../../src/index.js'
+import { connection, written } from '../support/connection.js'
+import { onEveryEngine } from '../support/engines.js'
+import * as helper from '../support/helper.js'
 
 const { collections, invalidBody } = helper
+const item = { id: 7, name: 'Kettle', price: 19.99 }
 const day = 24 * 60 * 60 * 1000
 
 /** The path of the next page, as the link of this one gives it. */
@@ -274,27 +274,51 @@ onEveryEngine((t, address, engine) => {
     t.equal(new Set(ids).size, ids.length, 'none twice')
     t.same(throughout.filter(id => !ids.includes(id)), [], 'none missing')
   })
+
+  t.test('under two prefixes, the collections are the same, and each answer is its own', async t => {
+    const app = build(t, { API_PREFIX: '/api,/api/v1' })
+    for (const [n, prefix] of ['/api', '/api/v1'].entries()) {
+      const created = await app.inject({ method: 'POST', url: `${prefix}/items`, payload: { ...item, id: n + 2 } })
+      t.equal(created.headers.location, `${prefix}/items/${n + 2}`)
+    }
+    for (const prefix of ['/api', '/api/v1']) {
+      const page = await app.inject(`${prefix}/items?limit=2`)
+      t.same(page.json().map(({ id }: { id: number }) => id), [1, 2])
+      t.match(page.headers.link, new RegExp(`^<${prefix}/items\\?limit=2&after=\\w+>; rel="next"$`))
+      t.equal((await app.inject(`${prefix}/nope`)).body, '{"detail":"Path not found"}')
+    }
+    const { paths } = (await app.inject('/openapi.json')).json()
+    t.equal(paths['/api/items'].get.operationId, 'listItems')
+    t.equal(paths['/api/v1/items'].get.operationId, 'listItemsApiV1')
+    t.equal(paths['/api/v1/users/{id}'].delete.operationId, 'deleteUserApiV1')
+  })
 })
 
-test('in memory, a page costs the same at the start and at the end of a million', async t => {
-  const store = memory<Item>({ schema: Item, seed: [] })
-  for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
-  let position = 0
-  for (let n = 0; n < 999; n++) position = Number((await store.page(1000, position)).next)
-  const spend = (after: number) => Math.min(...Array.from({ length: 50 }, () => {
-    const start = performance.now()
-    store.page(100, after)
-    return performance.now() - start
-  }))
-  spend(0)
-  const [first, last] = [spend(0), spend(position)]
-  t.ok(last < first * 3, `${last / first} times as long at the end`)
+test('the same prefix twice is one', async t => {
+  const app = helper.build(t, { API_PREFIX: '/api,/v1,/api' })
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+  t.equal((await app.inject('/v1/items')).statusCode, 200)
 })
 
-test('keys in memory are so many at most, and the oldest are forgotten first', async t => {
-  const keys = keysInMemory()
-  for (let n = 0; n < 20_001; n++) keys.set(String(n), { digest: '', id: n })
-  t.equal(keys.get('0'), undefined)
-  t.equal(keys.get('1')?.id, 1)
-  t.equal(keys.get('20000')?.id, 20_000)
+test('paths and links are as the client wrote them', async t => {
+  const app = host(t, { routerOptions: { ignoreTrailingSlash: true } })
+  app.register(itemsUsers, { prefix: '/api' })
+  for (const [url, location] of [['/api/items/', '/api/items/7'], ['/api/items?x=/', '/api/items/7'], ['/api/items/?x', '/api/items/7'], ['/api/items#x', '/api/items/7'], ['http://evil.example/api/items?x', '/api/items/7']] as const) {
+    t.equal((await app.inject({ method: 'POST', url, payload: item })).headers.location, location, url)
+  }
+  const lenient = host(t, { routerOptions: { ignoreDuplicateSlashes: true } })
+  lenient.register(itemsUsers, { prefix: '/:tenant' })
+  const { socket, send } = connection(await lenient.listen({ port: 0, host: '127.0.0.1' }))
+  for (const target of ['//evil.example/items', '/\\evil.example/items']) {
+    const { headers } = await send(written('POST', target, JSON.stringify(item)))
+    t.equal(headers.location, '/evil.example/items/7')
+  }
+  socket.destroy()
+  t.equal((await app.inject('/api/items/?key=k%26&limit=1&after=NDA5Ng')).headers.link, '</api/items?key=k%26&limit=1&after=NDA5Nw>; rel="next"')
 })
+
+function host (t: Test, options = {}) {
+  const app = Fastify(options)
+  t.teardown(() => app.close())
+  return app
+}

@@ -3,7 +3,7 @@ import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { newFolder } from './folder.js'
+import { newFolder } from '../support/folder.js'
 
 const run = promisify(execFile)
 const env = {
@@ -26,7 +26,7 @@ test('who follows the guide to a third collection has one, on all engines', { ti
   writeFileSync(`${folder}/plugins/orders.ts`, plugin)
   t.equal(line.trim().split('\n').length, 1)
   insertAfter(`${folder}/src/index.ts`, /^ {2}app\.register\(users, .+\n/m, line)
-  insertAfter(`${folder}/test/helper.ts`, /^export const collections = \[\n/m, records)
+  insertAfter(`${folder}/test/support/helper.ts`, /^export const collections = \[\n/m, records)
 
   const { stdout: faults } = await run('npx', ['tsc'], { env, cwd: folder }).catch(error => error)
   t.equal(faults, '')

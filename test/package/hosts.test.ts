@@ -7,8 +7,8 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import tap, { test, type Test } from 'tap'
-import { invalidBody } from './helper.js'
-import { freePort } from './postgres.js'
+import { invalidBody } from '../support/helper.js'
+import { freePort } from '../support/postgres.js'
 
 const run = promisify(execFile)
 const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
@@ -18,7 +18,7 @@ const { version, dependencies, devDependencies } = JSON.parse(readFileSync('pack
 /** A folder with the hosts in it, in which the package is installed as its users install it. */
 const folder = mkdtempSync(join(tmpdir(), 'hosts-'))
 tap.teardown(() => rmSync(folder, { recursive: true, force: true }))
-cpSync('test/hosts', folder, { recursive: true })
+cpSync('test/package/hosts', folder, { recursive: true })
 await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { env })
 writeFileSync(join(folder, 'package.json'), JSON.stringify({
   type: 'module',

@@ -1,13 +1,14 @@
 import { once } from 'node:events'
-import { connect, type AddressInfo } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Fastify from 'fastify'
 import { test, type Test } from 'tap'
-import { httpServerOptions } from '../src/http-server.js'
-import { build, invalidBody } from './helper.js'
+import { httpServer, httpServerOptions } from '../../src/index.js'
+import * as connection from '../support/connection.js'
+import { build, invalidBody } from '../support/helper.js'
 
 const item = JSON.stringify({ id: 7, name: 'Zoë 🫖', price: 1.5 })
-const post = `POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: ${Buffer.byteLength(item)}\r\n\r\n${item}`
+const post = `POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: ${Buffer.byteLength(item)}\r\n\r\n${Buffer.from(item).toString('latin1')}`
 const bye = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 
 test('malformed HTTP is 400 in our shape', async t => {
@@ -62,7 +63,7 @@ test('a request that another server might read otherwise is refused whole, and n
 
 test('what follows the answer to a request is not answered as another one', async t => {
   const send = await listen(t)
-  const socket = connect(send.port, '127.0.0.1')
+  const socket = connection.open(send.port)
   socket.write('PUT /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n')
   const [answer] = await once(socket, 'data')
   t.equal(last(String(answer)).status, 405)
@@ -72,9 +73,9 @@ test('what follows the answer to a request is not answered as another one', asyn
 
 test('a client that has closed its half of the connection is answered', async t => {
   const send = await listen(t)
-  const socket = connect({ port: send.port, host: '127.0.0.1', allowHalfOpen: true })
-  socket.end(post + post)
-  const answers = String(Buffer.concat(await socket.toArray()))
+  const socket = connection.open(send.port, { allowHalfOpen: true })
+  socket.end(post + post, 'latin1')
+  const answers = String(await socket.received)
   t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 201'])
 })
 
@@ -166,7 +167,7 @@ test('a body may come in chunks, and byte by byte', async t => {
   const chunks = Array.from(Buffer.from(item), byte => `1\r\n${String.fromCharCode(byte)}\r\n`).join('')
   const chunked = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`
   t.same(last(await send(Buffer.from(chunked, 'latin1'))).body, JSON.parse(item))
-  const slow = Array.from(Buffer.from(post.replace('Host', 'Connection: close\r\nHost')), byte => Buffer.of(byte))
+  const slow = Array.from(Buffer.from(post.replace('Host', 'Connection: close\r\nHost'), 'latin1'), byte => Buffer.of(byte))
   t.same(last(await send(...slow)).body, JSON.parse(item))
 })
 
@@ -174,12 +175,12 @@ test('a client that sends too much reads its 413, and one that goes away does no
   const send = await listen(t)
   const large = Buffer.alloc(5 * 1024 * 1024, 'x')
   for (const framing of [`Content-Length: ${large.length + 7}\r\n\r\n`, `Transfer-Encoding: chunked\r\n\r\n${large.length.toString(16)}\r\n`]) {
-    for (const connection of ['close', 'keep-alive']) {
-      const head = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: ${connection}\r\n${framing}`
-      const [answer, next] = (await send(head, large, '\r\n0\r\n\r\n', ...connection === 'close' ? [] : [bye])).split(/(?=HTTP)/)
+    for (const persistence of ['close', 'keep-alive']) {
+      const head = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: ${persistence}\r\n${framing}`
+      const [answer, next] = (await send(head, large, '\r\n0\r\n\r\n', ...persistence === 'close' ? [] : [bye])).split(/(?=HTTP)/)
       t.equal(last(String(answer)).status, 413)
       t.same(last(String(answer)).body, { detail: 'The body is too large' })
-      if (connection === 'keep-alive') t.equal(last(String(next)).status, 200)
+      if (persistence === 'keep-alive') t.equal(last(String(next)).status, 200)
     }
   }
   const early = open()
@@ -196,7 +197,7 @@ test('a client that sends too much reads its 413, and one that goes away does no
   t.equal((body as unknown[]).length, 1)
 
   function open () {
-    return connect(send.port, '127.0.0.1')
+    return connection.open(send.port)
   }
 })
 
@@ -204,7 +205,7 @@ test('a client whose connection breaks has sent nothing that could be refused', 
   const lines: string[] = []
   const send = await listen(t, build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) }))
   for (const text of ['', 'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{']) {
-    const leaver = connect(send.port, '127.0.0.1')
+    const leaver = connection.open(send.port)
     leaver.write(text)
     await sleep(50)
     leaver.resetAndDestroy()
@@ -214,26 +215,52 @@ test('a client whose connection breaks has sent nothing that could be refused', 
   t.same(lines.map(line => JSON.parse(line).msg).filter(message => message.startsWith('request')), ['request completed'])
 })
 
-/** Starts the service and gives a function that sends pieces on one connection and reads until its end. */
-async function listen (t: Test, app = build(t)) {
+test('a client has so long for its headers, its request and its next one', async t => {
+  const { server } = build(t)
+  t.match(server, { headersTimeout: 30_000, requestTimeout: 60_000, keepAliveTimeout: 72_000 })
+  const quick = host(t, { ...httpServerOptions, requestTimeout: 300, http: { headersTimeout: 200, connectionsCheckingInterval: 50 } })
+  quick.post('/', async () => 'late')
+  await quick.listen({ port: 0 })
+  for (const sent of ['', 'GET / HTTP/1.1\r\n', 'POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{']) {
+    const answer = await connection.exchange((quick.server.address() as AddressInfo).port, sent)
+    t.match(answer, /^HTTP\/1\.1 408 [^]+{"detail":"The request took too long to arrive"}$/, JSON.stringify(sent))
+  }
+})
+
+test('a connection on which nothing moves is ended', async t => {
+  const app = host(t, httpServerOptions)
+  app.register(httpServer, { stalledAfter: 200 })
+  app.get('/', async () => { await sleep(300); return 'late' })
   await app.listen({ port: 0 })
   const { port } = app.server.address() as AddressInfo
-  return Object.assign(async function send (...pieces: (string | Buffer)[]) {
-    const socket = connect(port, '127.0.0.1')
-    const closed = once(socket, 'close')
-    const received: Buffer[] = []
-    socket.on('data', chunk => received.push(chunk))
-    for (const piece of pieces) {
-      socket.write(piece)
-      if (pieces.length > 2) await sleep(1)
-    }
-    await closed
-    return Buffer.concat(received).toString()
-  }, { port })
+  const idle = connection.open(port)
+  const began = performance.now()
+  await once(idle.resume(), 'close')
+  t.ok(performance.now() - began < 1000)
+  const busy = connection.open(port)
+  for (let n = 0; n < 10; n++) {
+    busy.write('GET /nope HTTP/1.1\r\nHost: x\r\n\r\n')
+    await Promise.race([once(busy, 'data'), once(busy, 'close')])
+    await sleep(100)
+  }
+  t.equal(busy.destroyed, false)
+  busy.destroy()
+})
+
+/** Starts the service and gives a function that sends pieces on one connection and reads until its end. */
+async function listen (t: Test, app = build(t)) {
+  const { port } = await connection.listen(app)
+  return Object.assign((...pieces: (string | Buffer)[]) => connection.exchange(port, ...pieces), { port })
 }
 
 function last (text: string) {
   const answer = text.slice(text.lastIndexOf('HTTP/1.1 '))
   const [head = '', body = ''] = answer.split('\r\n\r\n')
   return { status: Number(head.split(' ')[1]), headers: head, body: JSON.parse(body) as unknown }
+}
+
+function host (t: Test, options = {}) {
+  const app = Fastify(options)
+  t.teardown(() => app.close())
+  return app
 }

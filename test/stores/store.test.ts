@@ -1,15 +1,18 @@
+import { createRequire } from 'node:module'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { Type } from '@sinclair/typebox'
 import fastJson from 'fast-json-stringify'
 import { test, type Test } from 'tap'
-import { engineAt } from '../plugins/stores/engines.js'
-import { memory } from '../plugins/stores/memory.js'
-import { segmentedJson } from '../plugins/stores/segments.js'
-import type { Store } from '../plugins/stores/store.js'
-import { databaseDefaults } from '../schemas/config.js'
-import { Item } from '../schemas/item.js'
-import { onEveryEngine } from './engines.js'
+import { batch } from '../../plugins/stores/batch.js'
+import { engineAt, withDriver } from '../../plugins/stores/engines.js'
+import { keysInMemory } from '../../plugins/stores/idempotency.js'
+import { memory } from '../../plugins/stores/memory.js'
+import { segmentedJson } from '../../plugins/stores/segments.js'
+import { Unavailable, type Store } from '../../plugins/stores/store.js'
+import { databaseDefaults } from '../../schemas/config.js'
+import { Item } from '../../schemas/item.js'
+import { onEveryEngine } from '../support/engines.js'
 
 const encode = fastJson(Item)
 const encodeList = fastJson(Type.Array(Item))
@@ -147,4 +150,42 @@ test('appending, finding and removing do not slow down as the collection grows',
       }))
     }
   }
+})
+
+test('in memory, a page costs the same at the start and at the end of a million', async t => {
+  const store = memory<Item>({ schema: Item, seed: [] })
+  for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
+  let position = 0
+  for (let n = 0; n < 999; n++) position = Number((await store.page(1000, position)).next)
+  const spend = (after: number) => Math.min(...Array.from({ length: 50 }, () => {
+    const start = performance.now()
+    store.page(100, after)
+    return performance.now() - start
+  }))
+  spend(0)
+  const [first, last] = [spend(0), spend(position)]
+  t.ok(last < first * 3, `${last / first} times as long at the end`)
+})
+
+test('keys in memory are so many at most, and the oldest are forgotten first', async t => {
+  const keys = keysInMemory()
+  for (let n = 0; n < 20_001; n++) keys.set(String(n), { digest: '', id: n })
+  t.equal(keys.get('0'), undefined)
+  t.equal(keys.get('1')?.id, 1)
+  t.equal(keys.get('20000')?.id, 20_000)
+})
+
+test('however many wait for a database that does not answer, all are told', async t => {
+  const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new Unavailable(new Error('gone')) })
+  const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
+  t.ok(outcomes.every(({ status }) => status === 'rejected'))
+})
+
+test('a package that is not installed is named, and any other failure to load one is not hidden', async t => {
+  const require = createRequire(import.meta.url)
+  const name = 'not-installed'
+  await t.rejects(withDriver(name, async () => require(name)), {
+    message: 'What is configured needs the package not-installed, which is not installed; npm install not-installed does it.'
+  })
+  await t.rejects(withDriver('broken', async () => { throw new Error('broken') }), { message: 'broken' })
 })

@@ -1,9 +1,9 @@
 import Fastify, { type FastifyError, type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { docs, health, Item, items, memory, User, users, type Store } from '../src/index.js'
-import errors from '../plugins/http/errors.js'
-import validation from '../plugins/http/validation.js'
-import { invalidBody } from './helper.js'
+import itemsUsers, { docs, health, Item, items, memory, User, users, type Store } from '../../src/index.js'
+import errors from '../../plugins/http/errors.js'
+import validation from '../../plugins/http/validation.js'
+import { invalidBody } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
-import { buildApp } from '../src/app.js'
-import { readConfig } from '../src/config.js'
-import { logging, type LogStream } from '../src/logger.js'
+import { buildApp } from '../../src/app.js'
+import { readConfig } from '../../src/config.js'
+import { logging, type LogStream } from '../../src/logger.js'
 import { checkAnswers } from './document.js'
 
 /** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
@@ -18,6 +18,17 @@ export const collections = [
   { path: '/api/items', initial: { id: 1, name: 'Lamp', price: 42.5 }, record: { id: 7, name: 'Kettle', price: 19.99 } },
   { path: '/api/users', initial: { id: 1, name: 'Ada' }, record: { id: 7, name: 'Alan' } }
 ]
+
+/** Everything that can be on, on. */
+export const everything = {
+  API_PREFIX: '/api,/api/v1',
+  ID_SOURCE: 'server',
+  AUTH_TOKENS: 'one',
+  RATE_LIMIT_MAX: '1000',
+  CORS_ORIGIN: 'https://example.com',
+  SECURITY_HEADERS: 'true',
+  MAX_EVENT_LOOP_DELAY: '10000'
+}
 
 /** The body of a 400. */
 export function invalidBody (part: string, ...faults: [path: string, message: string][]) {

@@ -1,4 +1,6 @@
-import { connect } from 'node:net'
+import { connect, type AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyInstance } from 'fastify'
 
 export interface Answer {
   status: number
@@ -20,8 +22,7 @@ export type Connection = ReturnType<typeof connection>
  * library would mend, try again or hide, this one shows.
  */
 export function connection (url: string) {
-  const { hostname, port } = new URL(url)
-  const socket = connect(Number(port), hostname).setNoDelay()
+  const socket = open(url)
   socket.setTimeout(10_000, () => waiting.length > 0 && socket.destroy(new Error('nothing came for ten seconds')))
   const waiting: Waiting[] = []
   let received: Buffer = Buffer.alloc(0)
@@ -77,16 +78,61 @@ export function answersIn (bytes: Buffer) {
   return answers
 }
 
+/** Opens a connection to an address, or to a port of this machine, and notes what it receives until it is closed. */
+export function open (to: string | number, options: { allowHalfOpen?: boolean } = {}) {
+  const { hostname, port } = new URL(typeof to === 'number' ? `http://127.0.0.1:${to}` : to)
+  const socket = connect({ host: hostname, port: Number(port), ...options }).setNoDelay().on('error', () => {})
+  const pieces: Buffer[] = []
+  socket.on('data', piece => pieces.push(piece))
+  const received = new Promise<Buffer>(resolve => socket.on('close', () => resolve(Buffer.concat(pieces))))
+  return Object.assign(socket, { received })
+}
+
+/** Sends pieces on a connection of their own, in which each character is a byte, and gives what comes back. */
+export async function exchange (port: number, ...pieces: (string | Buffer)[]) {
+  const socket = open(port)
+  for (const piece of pieces) {
+    socket.write(piece, 'latin1')
+    if (pieces.length > 2) await sleep(1)
+  }
+  return String(await socket.received)
+}
+
+/** Has an app listen, and gives what sends a request to it and reads the answer. */
+export async function listen (app: FastifyInstance) {
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  const { port } = app.server.address() as AddressInfo
+  return Object.assign(sender(port), { port })
+}
+
+export function sender (port: number) {
+  return async function send (text: string | Buffer) {
+    const raw = await exchange(port, text)
+    const [head = '', ...rest] = raw.split('\r\n\r\n')
+    return { raw, ...headOf(head), body: rest.join('\r\n\r\n') }
+  }
+}
+
+/** A request whose answer ends the connection. Each of its characters is a byte. */
+export function request (method: string, target: string, body = '', ...headers: string[]) {
+  const head = [`${method} ${target} HTTP/1.1`, 'Host: x', 'Connection: close', ...headers, ...body ? [`Content-Length: ${Buffer.byteLength(body)}`] : []]
+  return `${head.join('\r\n')}\r\n\r\n${Buffer.from(body).toString('latin1')}`
+}
+
 /** The first answer in what was received, when it is whole, and what comes after it. */
 function take (bytes: Buffer, isHead = false) {
   const end = bytes.indexOf('\r\n\r\n')
   if (end === -1) return
-  const [start = '', ...lines] = bytes.toString('latin1', 0, end).split('\r\n')
-  const headers = Object.fromEntries(lines.map(line => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))
-  const status = Number(start.split(' ')[1])
+  const { status, headers } = headOf(bytes.toString('latin1', 0, end))
   const bodiless = isHead || status < 200 || status === 204 || status === 304
   const framed = bodiless ? { body: Buffer.alloc(0), length: 0 } : bodyOf(bytes.subarray(end + 4), headers)
   return framed && { answer: { status, headers, body: framed.body } satisfies Answer, rest: bytes.subarray(end + 4 + framed.length) }
+}
+
+function headOf (text: string) {
+  const [start = '', ...lines] = text.split('\r\n')
+  const headers = Object.fromEntries(lines.map(line => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))
+  return { status: Number(start.split(' ')[1]), headers }
 }
 
 function bodyOf (bytes: Buffer, headers: Answer['headers']) {

@@ -1,0 +1,171 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { test, type Test } from 'tap'
+import itemsUsers, { metrics, rateLimit, type Store } from '../../src/index.js'
+import { onEveryEngine } from '../support/engines.js'
+import * as helper from '../support/helper.js'
+import { startRedis } from '../support/redis.js'
+
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+const item = { id: 7, name: 'Kettle', price: 19.99 }
+const rate = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset']
+
+onEveryEngine((t, address) => {
+  const build = (t: Test, env?: NodeJS.ProcessEnv) => helper.build(t, { DATABASE_URL: address(), ...env })
+
+  t.test('a rate is kept by each address, on unknown paths too', async t => {
+    const app = build(t, { RATE_LIMIT_MAX: '3', RATE_LIMIT_WINDOW: '1000' })
+    const get = (url: string, remoteAddress = '10.0.0.1') => app.inject({ url, remoteAddress })
+    for (const [n, url] of ['/api/items', '/api/nope', '/api/users/1'].entries()) {
+      const { headers } = await get(url)
+      t.match(rate.map(name => headers[name]), ['3', String(2 - n), '1'].map(value => new RegExp(`^${value}$`)))
+    }
+    for (const url of ['/api/items', '/api/nope']) {
+      const refused = await get(url)
+      t.equal(refused.statusCode, 429)
+      t.same(refused.json(), { detail: 'Too many requests' })
+      t.equal(refused.headers['retry-after'], '1')
+      t.equal(refused.headers['x-ratelimit-remaining'], '0')
+    }
+    t.equal((await get('/api/items', '10.0.0.2')).statusCode, 200)
+    t.equal((await get('/livez')).statusCode, 200)
+    t.equal((await get('/docs')).statusCode, 200)
+    await sleep(1100)
+    t.equal((await get('/api/items')).statusCode, 200)
+  })
+
+  t.test('an API that is overloaded says so, and stores nothing', async t => {
+    const app = build(t, { MAX_EVENT_LOOP_DELAY: '30' })
+    await app.ready()
+    const busy = setInterval(() => {
+      const end = performance.now() + 100
+      while (performance.now() < end);
+    }, 110)
+    let last
+    do last = await app.inject({ method: 'POST', url: '/api/users', payload: { id: 2, name: 'x' } })
+    while (last.statusCode === 201)
+    clearInterval(busy)
+    t.equal(last.statusCode, 503)
+    t.equal(last.body, '{"detail":"The service is overloaded"}')
+    await sleep(600)
+    t.equal((await app.inject('/api/users')).statusCode, 200)
+  })
+})
+
+test('a rate is kept by token where there is a good one, and by address where there is not', async t => {
+  const app = helper.build(t, { AUTH_TOKENS: 'one,two', RATE_LIMIT_MAX: '2' })
+  const statuses = async (...tokens: string[]) => {
+    const answers = []
+    for (const token of tokens) answers.push((await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode)
+    return answers
+  }
+  t.same(await statuses('one', 'one', 'one'), [200, 200, 429])
+  t.same(await statuses('two', 'two', 'two'), [200, 200, 429])
+  t.same(await statuses('guess', 'another', 'a third'), [401, 401, 429], 'who guesses is held to the rate of the address')
+})
+
+test('an address is what a trusted proxy says, and no one else', async t => {
+  const status = async (app: FastifyInstance, ...forwarded: string[]) => {
+    const answers = []
+    for (const address of forwarded) {
+      answers.push((await app.inject({ url: '/api/items', remoteAddress: '10.1.1.1', headers: { 'x-forwarded-for': address } })).statusCode)
+    }
+    return answers
+  }
+  const limit = { RATE_LIMIT_MAX: '1' }
+  t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '::1,10.0.0.0/8' }), '1.1.1.1', '2.2.2.2', '1.1.1.1'), [200, 200, 429])
+  t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '10.2.0.0/16' }), '1.1.1.1', '2.2.2.2'), [200, 429])
+  t.same(await status(helper.build(t, limit), '1.1.1.1', '2.2.2.2'), [200, 429])
+  for (const TRUST_PROXY of ['1', 'true', '', '10.0.0.0/33', '0.0.0.0/0', '10.0.0', '10.0.0.1/8/8', 'example.com', '::/129', '10.0.0.0/x', '10.0.0.1, 10.0.0.2']) {
+    t.throws(() => helper.build(t, { TRUST_PROXY }), { message: /TRUST_PROXY must be addresses or ranges/ })
+  }
+})
+
+test('with Redis, all instances keep one rate; without it, they go on serving', { timeout: 60_000 }, async t => {
+  const redis = await startRedis(t).catch((error: NodeJS.ErrnoException) => error)
+  if (redis instanceof Error) {
+    if (redis.code !== 'ENOENT') throw redis
+    return t.plan(0, 'no redis-server is installed')
+  }
+  const lines: string[] = []
+  const env = { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '4', RATE_LIMIT_WINDOW: '2000', REDIS_URL: redis.url, LOG_LEVEL: 'info' }
+  const apps = [1, 2].map(() => helper.build(t, env, { write: line => lines.push(line) }))
+  const statuses = async (times: number) => {
+    const answers = []
+    for (let n = 0; n < times; n++) answers.push((await apps[n % 2]?.inject({ url: '/api/items', headers: bearer('one') }))?.statusCode)
+    return answers
+  }
+  t.same(await statuses(6), [200, 200, 200, 200, 429, 429])
+  await redis.stop()
+  t.same(await statuses(6), Array(6).fill(200))
+  while (lines.join().split('Redis is lost').length < 3) await sleep(20)
+  await redis.run()
+  while (lines.join().split('Redis is back').length < 3) await sleep(50)
+  t.same(await statuses(6), [200, 200, 200, 200, 429, 429])
+  redis.signal('SIGSTOP')
+  const began = performance.now()
+  t.same(await statuses(4), Array(4).fill(200))
+  t.ok(performance.now() - began < 6000)
+  redis.signal('SIGCONT')
+  t.notMatch(lines.join(), 'Bearer')
+})
+
+test('a Redis that is not there keeps nobody from starting', async t => {
+  const app = helper.build(t, { RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1' })
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+})
+
+test('while the event loop is late, the API answers 503 at once, and the probes do not', async t => {
+  const lines: string[] = []
+  const app = helper.build(t, { MAX_EVENT_LOOP_DELAY: '30', LOG_LEVEL: 'warn' }, { write: line => lines.push(line) })
+  await app.ready()
+  const busy = setInterval(() => {
+    const end = performance.now() + 100
+    while (performance.now() < end);
+  }, 110)
+  while ((await app.inject('/api/items')).statusCode === 200) await sleep(10)
+  const response = await app.inject({ method: 'POST', url: '/api/items', payload: item })
+  t.equal(response.statusCode, 503)
+  t.same(response.json(), { detail: 'The service is overloaded' })
+  t.equal(response.headers['retry-after'], '1')
+  t.equal((await app.inject('/livez')).statusCode, 200)
+  t.equal((await app.inject('/readyz')).statusCode, 200)
+  clearInterval(busy)
+  while ((await app.inject('/api/items')).statusCode !== 200) await sleep(50)
+  t.equal((await app.inject('/api/items')).json().length, 1)
+  t.same(lines, [], 'who has too much to do does not write of it')
+})
+
+test('each of the guards can be had by a host on its own', async t => {
+  const own: Store<{ id: number }> = {
+    append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]', next: 5 }), removeFirst: () => false, size: () => 1
+  }
+  const app = host(t)
+  await app.register(metrics, { port: 0 })
+  app.register(async function guarded (scope) {
+    await scope.register(rateLimit, { max: 2 })
+    scope.register(itemsUsers, { prefix: '/api', store: { items: scope.observe.store('items', own), users: own } })
+    scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async () => 'mine')
+  })
+  app.get('/open', async () => 'open')
+  const page = await app.inject('/api/items?limit=1')
+  t.equal(page.body, '[4]')
+  t.equal(page.headers.link, '</api/items?limit=1&after=NQ>; rel="next"')
+  t.equal((await app.inject('/mine')).body, 'mine')
+  t.equal((await app.inject('/api/items')).statusCode, 429)
+  t.equal((await app.inject('/open')).headers['x-ratelimit-limit'], undefined)
+})
+
+test('what goes with another variable says so, and no password is told', async t => {
+  for (const REDIS_URL of ['redis://:sesame@h:99999', 'redis://:sesame%@h', 'http://sesame', 'redis://']) {
+    t.throws(() => helper.build(t, { RATE_LIMIT_MAX: '1', REDIS_URL }), { message: /^[^:]+:\n {2}REDIS_URL must be a URL such as `redis:\/\/host:6379`[^:]+$/ })
+  }
+  t.throws(() => helper.build(t, { REDIS_URL: 'redis://127.0.0.1' }), { message: /^ {2}REDIS_URL needs RATE_LIMIT_MAX$/m })
+})
+
+function host (t: Test, options = {}) {
+  const app = Fastify(options)
+  t.teardown(() => app.close())
+  return app
+}

@@ -1,0 +1,173 @@
+import { execFile } from 'node:child_process'
+import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { test } from 'tap'
+import { newFolder } from '../support/folder.js'
+import { build } from '../support/helper.js'
+
+const run = promisify(execFile)
+const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+
+test('the package holds what a user needs and nothing else', async t => {
+  const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'])
+  const files: string[] = JSON.parse(stdout)[0].files.map(({ path }: { path: string }) => path)
+  const expected = /^(dist\/(src|plugins|schemas)\/.+\.(js|d\.ts)|dist\/redoc\/.+|openapi\.json|package\.json|README\.md|LICENSE)$/
+  t.same(files.filter(file => !expected.test(file)), [])
+  for (const file of ['dist/src/index.js', 'dist/src/index.d.ts', 'dist/src/server.js', 'dist/redoc/redoc.standalone.js', 'openapi.json']) {
+    t.ok(files.includes(file), file)
+  }
+})
+
+test('the curl lines of the README answer as it says', async t => {
+  const readme = await readFile('README.md', 'utf8')
+  const app = build(t)
+  const lines = readme.matchAll(/^curl http:\/\/127\.0\.0\.1:3000(\S+)(?: -d '(.+)')?\n```\n```json\n(.+)$/gm)
+  let count = 0
+  for (const [, url, body, answer] of lines) {
+    const response = await app.inject({ method: body ? 'POST' : 'GET', url, body })
+    t.equal(response.body, answer)
+    count++
+  }
+  t.equal(count, 5)
+})
+
+test('the sections of the README that ready it for the internet say what is so', async t => {
+  const readme = await readFile('README.md', 'utf8')
+  const [, part = ''] = /\n## Ready it for the internet\n(.+?)\n## /s.exec(readme) ?? []
+  const sections = part.split('\n### ').slice(1)
+  t.equal(sections.length, 9)
+  for (const section of sections) {
+    const [, settings = ''] = /^(.+) npm start$/m.exec(section) ?? []
+    const app = build(t, Object.fromEntries(settings.split(' ').map(setting => setting.split('='))))
+    const examples = [...section.matchAll(/^curl -i '?http:\/\/127\.0\.0\.1:3000([^\s']+)'?(?: -H '(.+?): (.+?)')?(?: -d '(.+)')?\n```\n```http\nHTTP\/1\.1 (\d+) (.+)\n((?:.+\n)*)\n(.+)$/gm)]
+    t.ok(examples.length > 0 || section.startsWith('Metrics'), section.slice(0, 20))
+    for (const [, url, header, value, body, status, phrase, headers = '', answer] of examples) {
+      const response = await app.inject({ method: body ? 'POST' : 'GET', url, body, headers: header ? { [header]: value } : {} })
+      t.equal(response.statusCode, Number(status))
+      t.equal(response.statusMessage, phrase)
+      t.equal(response.body, answer)
+      for (const line of headers.trim().split('\n').filter(Boolean)) {
+        const [name = '', ...rest] = line.split(': ')
+        t.equal(String(response.headers[name]), rest.join(': '))
+      }
+    }
+  }
+})
+
+test('no file of the package names a host of a registry', async t => {
+  t.notMatch(await readFile('package-lock.json', 'utf8'), /"resolved"/)
+})
+
+test('a client is generated from the document, compiles strictly and does every operation', async t => {
+  const folder = newFolder(t)
+  cpSync('test/package/client', folder, { recursive: true })
+  symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
+  await run('npx', ['openapi-typescript', 'openapi.json', '--output', `${folder}/schema.d.ts`], { env })
+  writeFileSync(`${folder}/package.json`, '{"type":"module"}')
+  writeFileSync(`${folder}/tsconfig.json`, JSON.stringify({
+    compilerOptions: { strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, module: 'nodenext', target: 'es2022', types: ['node'] },
+    files: ['client.ts']
+  }))
+  const { stdout: faults } = await run('npx', ['tsc', '--project', folder], { env }).catch(error => error)
+  t.equal(faults, '')
+
+  const app = build(t)
+  await app.listen({ port: 0 })
+  const { stdout } = await run(process.execPath, ['client.js', `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`], { env, cwd: folder })
+  t.same(stdout.trim().split('\n'), [
+    'ok',
+    'ok',
+    '201 Teapot',
+    '422 This Idempotency-Key stands for another request',
+    '/price is required',
+    '42.50,24.50',
+    '1 true',
+    'Teapot',
+    '404 Not found',
+    'Grace',
+    '2',
+    'Grace',
+    '204',
+    'Not found'
+  ])
+})
+
+test('SECURITY.md goes through all ten risks, and every test that it names is there', async t => {
+  const sections = readFileSync('SECURITY.md', 'utf8').split(/^##+ /m).slice(1).map(section => ({
+    title: section.split('\n', 1)[0] ?? '',
+    tests: Array.from(section.matchAll(/^- `(test\/[\w/-]+\.test\.ts)`: (.+)$/gm), ([, file = '', name = '']) => ({ file, name })),
+    lines: section.match(/^- .+$/gm)?.length ?? 0
+  }))
+  const risks = [
+    'Broken Object Level Authorization', 'Broken Authentication', 'Broken Object Property Level Authorization',
+    'Unrestricted Resource Consumption', 'Broken Function Level Authorization', 'Unrestricted Access to Sensitive Business Flows',
+    'Server Side Request Forgery', 'Security Misconfiguration', 'Improper Inventory Management', 'Unsafe Consumption of APIs'
+  ]
+  const titles = sections.map(({ title }) => title)
+  t.same(titles.filter(title => title.startsWith('API')), risks.map((risk, n) => `API${n + 1}:2023 ${risk}`))
+  for (const { title, tests, lines } of sections.slice(titles.indexOf('API1:2023 Broken Object Level Authorization'))) {
+    t.equal(tests.length, lines, `${title}: every line names a test`)
+    t.ok(tests.length > 0 || title === 'And besides', `${title}: a test shows it`)
+    for (const { file, name } of tests) {
+      t.ok(isTestIn(readFileSync(file, 'utf8'), name), `${file} has the test "${name}"`)
+    }
+  }
+  const named = sections.flatMap(({ tests }) => tests.map(({ name }) => name))
+  const code = readdirSync('test/security').map(file => readFileSync(`test/security/${file}`, 'utf8')).join('\n')
+  const security = Array.from(code.matchAll(/^test\('(.+?)', /gm), ([, name = '']) => name)
+  t.ok(security.length > 10)
+  t.same(security.filter(name => !named.includes(name)), [], 'it names all of test/security')
+
+  /** A test is the first argument of what runs it, on one engine or on several. */
+  function isTestIn (code: string, name: string) {
+    return ['test', 'onDatabases', 'onPostgres'].some(run => code.includes(`${run}('${name}', `))
+  }
+})
+
+test('the lockfile pins every package, and none of production is deprecated or runs a script when it is installed', async t => {
+  interface Locked {
+    version?: string
+    integrity?: string
+    resolved?: string
+    dev?: boolean
+    deprecated?: string
+    hasInstallScript?: boolean
+    [dependencies: string]: unknown
+  }
+  const lock: { lockfileVersion: number, packages: Record<string, Locked> } = JSON.parse(readFileSync('package-lock.json', 'utf8'))
+  const manifest = JSON.parse(readFileSync('package.json', 'utf8'))
+  const { '': root, ...packages } = lock.packages
+  t.equal(lock.lockfileVersion, 3)
+  for (const part of ['name', 'version', 'dependencies', 'optionalDependencies', 'devDependencies', 'engines', 'bin']) {
+    t.same(root?.[part], manifest[part], `${part} are in step with package.json`)
+  }
+  const names = (test: (locked: Locked) => unknown) => Object.entries(packages).filter(([, locked]) => test(locked)).map(([name]) => name)
+  t.same(names(({ integrity }) => !/^sha512-[\w+/]{86}==$/.test(String(integrity))), [], 'each has its hash')
+  t.same(names(({ resolved }) => resolved !== undefined), [], 'none names a host')
+
+  // The optional ones are for production too.
+  const production = names(({ dev }) => !dev)
+  t.ok(production.length > 50)
+  for (const dependency of Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })) t.ok(production.includes(`node_modules/${dependency}`), dependency)
+  t.same(names(({ dev, deprecated }) => !dev && deprecated !== undefined), [])
+  t.same(names(({ dev, hasInstallScript }) => !dev && hasInstallScript), [])
+  for (const name of production) {
+    const installed = read(`${name}/package.json`)
+    if (!installed) continue // for another machine
+    const { version, scripts = {} } = JSON.parse(installed)
+    t.equal(version, packages[name]?.version, name)
+    t.same(['preinstall', 'install', 'postinstall'].filter(script => script in scripts), [], name)
+    t.notOk(read(`${name}/binding.gyp`), `${name} is not compiled when it is installed`)
+  }
+
+  function read (file: string) {
+    try {
+      return readFileSync(file, 'utf8')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    }
+  }
+})

@@ -1,0 +1,203 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { engineAt } from '../../plugins/stores/engines.js'
+import { databaseDefaults } from '../../schemas/config.js'
+import { item, onDatabases, onPostgres, things, until } from '../support/databases.js'
+import { checkedFetch as fetch } from '../support/document.js'
+import { build, invalidBody } from '../support/helper.js'
+import { start } from '../support/process.js'
+
+const json = { 'content-type': 'application/json' }
+
+onDatabases('writes that come together share transactions, and a record that is refused fails alone', async (t, { url, sql, transactions, refuseNegative }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  const before = await transactions()
+  const post = (payload: object) => app.inject({ method: 'POST', url: '/api/items', payload })
+  const answers = await Promise.all(Array.from({ length: 200 }, (_, n) => post(item(n))))
+  t.ok(answers.every(({ statusCode }) => statusCode === 201))
+  const shared = await transactions() - before
+  t.ok(shared <= 20, `${shared} transactions for 200 writes`)
+
+  await sql(refuseNegative)
+  const mixed = Array.from({ length: 50 }, (_, n) => item(1000 + n, n % 9 === 4 ? -1 : 1))
+  const statuses = (await Promise.all(mixed.map(post))).map(({ statusCode, body }) => ({ statusCode, body }))
+  t.same(statuses, mixed.map(record => record.price > 0
+    ? { statusCode: 201, body: JSON.stringify(record) }
+    : { statusCode: 400, body: JSON.stringify(invalidBody('body', ['', 'is refused by the database'])) }))
+  t.same((await app.inject('/api/items')).json().slice(201), mixed.filter(({ price }) => price > 0))
+})
+
+onDatabases('after kills, everything is sent again with its key, and is there once', async (t, { url, crash }) => {
+  const asked = new Map<number, string>()
+  let next = 2
+  let created = 0
+  const post = (api: string, id: number) => fetch(api, {
+    method: 'POST', headers: { ...json, 'idempotency-key': String(asked.get(id)) }, body: JSON.stringify({ id, name: `number ${id}` })
+  })
+
+  for (let round = 1; round <= 4; round++) {
+    const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+    const api = `${await server.url}/api/users`
+    const clients = Array.from({ length: 16 }, async () => {
+      while (!server.process.killed) {
+        const id = next++
+        asked.set(id, `key-${id}`)
+        const { status } = await post(api, id).catch(() => ({ status: 0 }))
+        if (status === 201) created++
+      }
+    })
+    const enough = created + 20
+    await until(async () => created >= enough)
+    await sleep(Math.random() * 300)
+    if (round % 2 === 0) await crash()
+    server.process.kill('SIGKILL')
+    await Promise.all([...clients, server.exit])
+  }
+
+  const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const api = `${await server.url}/api/users`
+  const found = ((await (await fetch(api)).json()) as { id: number }[]).length - 1
+  for (const id of asked.keys()) t.equal((await post(api, id)).status, 201)
+  const users = (await (await fetch(api)).json()) as { id: number }[]
+  t.ok(found >= 80, `${found} of ${asked.size} were there before they were sent again`)
+  t.same(users.map(({ id }) => id).sort((a, b) => a - b), [1, ...asked.keys()])
+})
+
+onDatabases('a key whose first request waits for the database is 409, and what is refused uses no key', async (t, { url, sql, hold, refuseNegative }) => {
+  const apps = [1, 2].map(() => build(t, { DATABASE_URL: url }))
+  const post = (app = apps[0], payload = item(7)) =>
+    app?.inject({ method: 'POST', url: '/api/items', payload, headers: { 'idempotency-key': 'a' } })
+  await Promise.all(apps.map(app => app.ready()))
+  await sql(refuseNegative)
+  t.equal((await post(apps[0], item(7, -1)))?.statusCode, 400)
+
+  const release = await hold()
+  const first = post()
+  await sleep(200)
+  const second = await post()
+  t.equal(second?.statusCode, 409)
+  t.same(second?.json(), { detail: 'A request with this Idempotency-Key is being served' })
+  // SQLite has one writer, so another process waits for its turn, and learns then what the first one did.
+  const elsewhere = post(apps[1])
+  await sleep(200)
+  await release()
+  t.equal((await first)?.statusCode, 201)
+  t.equal((await elsewhere)?.statusCode, url.startsWith('sqlite') ? 201 : 409)
+  t.equal((await post(apps[1]))?.statusCode, 201)
+  t.equal((await apps[0]?.inject('/api/items'))?.json().length, 2)
+})
+
+onDatabases('large records that come together are written in groups that fit in memory', async (t, { url, transactions }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  const before = await transactions()
+  const name = 'é"x'.repeat(100_000)
+  const answers = await Promise.all(Array.from({ length: 8 }, (_, id) =>
+    app.inject({ method: 'POST', url: '/api/items', payload: { id, name, price: 1 } })))
+  t.ok(answers.every(({ statusCode }) => statusCode === 201))
+  const groups = await transactions() - before
+  t.ok(groups >= 3, `${groups} groups of 8 records of 300,000 characters`)
+})
+
+onDatabases('ten instances that start at once create the collections once, and never again', async (t, { url, sql }) => {
+  const servers = Array.from({ length: 10 }, () => start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true }))
+  const [first] = await Promise.all(servers.map(server => server.url))
+  t.same(await fetch(`${first}/api/users`).then(response => response.json()), [{ id: 1, name: 'Ada' }])
+  t.equal((await fetch(`${first}/api/users/1`, { method: 'DELETE' })).status, 204)
+  for (const server of servers) server.process.kill('SIGTERM')
+  for (const server of servers) t.same(await server.exit, [0, null])
+
+  const app = build(t, { DATABASE_URL: url })
+  t.equal((await app.inject('/api/users')).body, '[]', 'what was deleted stays so')
+  t.same((await app.inject('/api/items')).json(), [{ id: 1, name: 'Lamp', price: 42.5 }])
+  t.same(await sql("select * from collections where name in ('items', 'users') order by name"), [{ name: 'items', version: 1 }, { name: 'users', version: 1 }])
+})
+
+onDatabases('a person can query the columns by their types', async (t, { url, sql }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.inject({ method: 'POST', url: '/api/items', payload: { id: 7, name: 'Kettle', price: 0.1 } })
+  const rows = await sql('select position, id, name, price from items where price < 1 and name like \'K%\' and id > 5')
+  t.same(rows.map(Object.values).map(values => values.map(String)), [['2', '7', 'Kettle', '0.1']])
+})
+
+onDatabases('a database of an older version is brought up, and one of a newer version is refused', async (t, { url, sql }) => {
+  const upgrades = ["alter table things add column colour text not null default 'red'", "update things set colour = 'blue' where id = 2"]
+  for (const version of [1, 2, 3, 3]) {
+    const engine = await engineAt(url, databaseDefaults)
+    const store = await engine.open({ ...things, upgrades: upgrades.slice(0, version - 1) })
+    await store.append(item(version))
+    await engine.close()
+    t.same(await sql("select version from collections where name = 'things'"), [{ version }])
+  }
+  t.same((await sql('select id, colour from things order by position')).map(({ id, colour }) => `${id} ${colour}`),
+    ['1 red', '1 red', '2 blue', '3 red', '3 red'])
+  const older = await engineAt(url, databaseDefaults)
+  await t.rejects(Promise.resolve(older.open(things)), {
+    message: 'The collection things is at version 3, made by a newer release; this one knows it up to 1.'
+  })
+  await older.close()
+
+  await build(t, { DATABASE_URL: url }).ready()
+  await sql("update collections set version = 9 where name = 'users'")
+  const server = start(t, { DATABASE_URL: url })
+  t.same(await server.exit, [1, null])
+  t.equal(server.output(), '')
+  t.equal(server.errors(), 'The collection users is at version 9, made by a newer release; this one knows it up to 1.\n')
+})
+
+onDatabases('a table of somebody else is left alone', async (t, { url, sql }) => {
+  await sql('create table users (name text)')
+  const server = start(t, { DATABASE_URL: url }, { built: true })
+  t.same(await server.exit, [1, null])
+  t.match(server.errors(), /^Cannot open the database: .*"?users"? already exists.*\.\n$/)
+  t.same(await sql('select * from users'), [])
+})
+
+onDatabases('a table that is lost is a 500, which a try again does not mend', async (t, { url, sql }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  await sql('drop table items')
+  for (const request of ['/api/items', '/api/items/1', { method: 'POST', url: '/api/items', payload: item(1) } as const]) {
+    const response = await app.inject(request)
+    t.equal(response.statusCode, 500)
+    t.equal(response.body, '{"detail":"Internal server error"}')
+  }
+})
+
+onPostgres('what one instance acknowledges, the others give in their next answer', async (t, server) => {
+  const env = { DATABASE_URL: server.database(), DOCS: 'false' }
+  const urls = await Promise.all([1, 2, 3].map(() => start(t, env, { built: true }).url))
+  for (let id = 100; id < 150; id++) {
+    const [one, ...others] = [0, 1, 2].map(n => `${urls[(id + n) % 3]}/api/users`)
+    t.equal((await fetch(String(one), { method: 'POST', headers: json, body: `{"id":${id},"name":"x"}` })).status, 201)
+    for (const other of others) {
+      t.equal((await fetch(`${other}/${id}`)).status, 200)
+      t.equal((await fetch(other).then(response => response.json()) as { id: number }[]).at(-1)?.id, id)
+    }
+    if (id % 2) {
+      t.equal((await fetch(`${others[0]}/${id}`, { method: 'DELETE' })).status, 204)
+      t.equal((await fetch(`${one}/${id}`)).status, 404)
+    }
+  }
+  const twins = Array.from({ length: 30 }, (_, n) => fetch(`${urls[n % 3]}/api/users`, { method: 'POST', headers: json, body: '{"id":7,"name":"twin"}' }))
+  await Promise.all(twins)
+  const removals = await Promise.all(Array.from({ length: 40 }, (_, n) => fetch(`${urls[n % 3]}/api/users/7`, { method: 'DELETE' })))
+  t.equal(removals.filter(({ status }) => status === 204).length, 30, 'each removal removes one')
+  t.equal(removals.filter(({ status }) => status === 404).length, 10)
+})
+
+onPostgres('what a trigger refuses fails alone, and costs no connection', async (t, server) => {
+  const url = server.database()
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  await server.query(`
+    create function refuse() returns trigger as $$ begin raise exception 'negative'; end $$ language plpgsql;
+    create trigger refuse before insert on items for each row when (new.price < 0) execute function refuse()`, url)
+  const post = (id: number, price: number) => app.inject({ method: 'POST', url: '/api/items', payload: item(id, price) })
+  const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => post(n, n % 10 ? 1 : -1)))
+  t.same(answers.map(({ statusCode }) => statusCode), Array.from({ length: 100 }, (_, n) => n % 10 ? 201 : 400))
+  const sessions = () => server.query("select max(pid) from pg_stat_activity where application_name = 'fastify-items-users'", url)
+  const before = await sessions()
+  for (let n = 0; n < 20; n++) t.equal((await post(n, -1)).statusCode, 400)
+  t.same(await sessions(), before)
+})

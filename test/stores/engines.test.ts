@@ -1,0 +1,168 @@
+import { once } from 'node:events'
+import { copyFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Database from 'libsql'
+import { test } from 'tap'
+import { engineAt } from '../../plugins/stores/engines.js'
+import { Item } from '../../schemas/item.js'
+import { item, onPostgres, postgres, things, unavailable, until } from '../support/databases.js'
+import { newFolder } from '../support/folder.js'
+import { build } from '../support/helper.js'
+import { start } from '../support/process.js'
+
+test('on SQLite, a closed service leaves one file, whatever its name', async t => {
+  const folder = newFolder(t)
+  for (const name of ['items.db', ':memory:', 'file:items?mode=memory', 'http:items']) {
+    const app = build(t, { DATABASE_URL: `sqlite:${folder}/${name}` })
+    await app.inject({ method: 'POST', url: '/api/items', payload: item(7) })
+    await app.close()
+    copyFileSync(`${folder}/${name}`, `${folder}/copy.db`)
+    const copy = build(t, { DATABASE_URL: `sqlite:${folder}/copy.db` })
+    t.same((await copy.inject('/api/items/7')).json(), item(7), name)
+    await copy.close()
+  }
+})
+
+test('on SQLite, what is refused by a rollback fails its whole group, and nothing of it is stored', async t => {
+  const path = `${newFolder(t)}/items.db`
+  const app = build(t, { DATABASE_URL: `sqlite:${path}` })
+  await app.ready()
+  const other = new Database(path)
+  other.exec("create trigger refuse before insert on items when new.price < 0 begin select raise(rollback, 'negative'); end")
+  other.close()
+  const answers = await Promise.all([1, 1, -1, 1].map((price, n) =>
+    app.inject({ method: 'POST', url: '/api/items', payload: item(10 + n, price) })))
+  t.same(answers.map(({ statusCode }) => statusCode), [500, 500, 500, 500])
+  t.equal((await app.inject('/api/items')).json().length, 1)
+})
+
+test('on SQLite, a file that is removed is not written to', async t => {
+  const folder = newFolder(t)
+  const engine = await engineAt(`sqlite:${folder}/items.db`, { timeout: 100, poolSize: 2 })
+  t.teardown(engine.close)
+  const store = await engine.open<Item>({ ...things, seed: [] })
+  await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
+  await engine.check()
+  renameSync(`${folder}/items.db`, `${folder}/moved.db`)
+  t.throws(() => engine.check(), unavailable)
+  await t.rejects(Promise.resolve(store.append(item(1))), unavailable)
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  renameSync(`${folder}/moved.db`, `${folder}/items.db`)
+  t.equal(await store.append(item(1)), JSON.stringify(item(1)))
+})
+
+test('on SQLite, while another process writes, reads go on; writes wait, and are asked to come again', async t => {
+  const path = `${newFolder(t)}/items.db`
+  const app = build(t, { DATABASE_URL: `sqlite:${path}`, DATABASE_TIMEOUT: '300' })
+  await app.ready()
+  const other = new Database(path)
+  const post = (id: number) => app.inject({ method: 'POST', url: '/api/items', payload: item(id) })
+
+  other.exec('begin immediate')
+  const began = performance.now()
+  const [refused, another] = [post(2), post(3)]
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+  t.equal((await app.inject('/readyz')).statusCode, 200)
+  t.ok(performance.now() - began < 300)
+  for (const response of [await refused, await another]) {
+    t.equal(response.statusCode, 503)
+    t.equal(response.headers['retry-after'], '1')
+    t.equal(response.body, '{"detail":"The database cannot serve for the moment"}')
+  }
+  const patient = post(4)
+  await sleep(50)
+  other.exec('commit')
+  t.equal((await patient).statusCode, 201)
+  t.same((await app.inject('/api/items')).json().slice(1), [item(4)])
+  other.close()
+})
+
+onPostgres('while the server hangs, is down, or has cut the connections, answers are 503 in time; then all is well again', async (t, server) => {
+  const url = server.database()
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '500' })
+  const requests = [
+    '/api/items', '/api/items/1', '/readyz',
+    { method: 'POST', url: '/api/items', payload: item(2) },
+    { method: 'DELETE', url: '/api/users/1' }
+  ] as const
+  const acknowledged = [1]
+  await serves()
+
+  server.signal('SIGSTOP')
+  await refuses()
+  await refuses()
+  server.signal('SIGCONT')
+  await serves()
+
+  await server.stop()
+  await refuses()
+  await server.run()
+  await serves()
+
+  await server.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fastify-items-users'")
+  await serves()
+
+  const ids: number[] = (await app.inject('/api/items')).json().map(({ id }: Item) => id)
+  t.same(ids.filter(id => id !== 2), acknowledged, 'what was acknowledged is there, once')
+
+  async function refuses () {
+    const began = performance.now()
+    const responses = await Promise.all([...requests, ...requests].map(request => app.inject(request as string)))
+    t.ok(performance.now() - began < 1500, `${performance.now() - began} ms`)
+    for (const response of responses) {
+      t.equal(response.statusCode, 503)
+      t.equal(response.headers['retry-after'], '1')
+      t.equal(response.body, '{"detail":"The database cannot serve for the moment"}')
+    }
+    t.equal((await app.inject('/livez')).statusCode, 200)
+  }
+
+  async function serves () {
+    await until(async () => (await app.inject('/readyz')).statusCode === 200)
+    const id = 100 + acknowledged.length
+    const { statusCode } = await app.inject({ method: 'POST', url: '/api/items', payload: item(id) })
+    t.equal(statusCode, 201)
+    acknowledged.push(id)
+    for (const request of requests.slice(0, 3)) t.equal((await app.inject(request as string)).statusCode, 200)
+  }
+})
+
+test('a database that cannot be opened is one clear line, and no password in it', async t => {
+  const folder = newFolder(t)
+  writeFileSync(`${folder}/text`, 'no database, but a text that is long enough to be taken for one'.repeat(100))
+  const noDriver = (name: string) => `import { register } from 'node:module'
+    register('data:text/javascript,' + encodeURIComponent(\`export function resolve (name, context, next) {
+      return next(name === '${name}' ? 'not-installed' : name, context)
+    }\`))`
+  const [user, rest] = postgres ? postgres.url.split('open%20sesame') : []
+  for (const [url, message, script] of [
+    ['sqlite:/proc/items.db', /^Cannot open the database: ENOENT.*\/proc\/items.db'\.\n$/],
+    [`sqlite:${folder}`, /^Cannot open the database: EISDIR.*\.\n$/],
+    [`sqlite:${folder}/text`, 'Cannot open the database: file is not a database.\n'],
+    ['postgres://ada:sesame@127.0.0.1:1/items', 'Cannot open the database: connect ECONNREFUSED 127.0.0.1:1.\n'],
+    ['postgres://ada:sesame@localhost:1/items', /^Cannot open the database: .*ECONNREFUSED.*\.\n$/],
+    ['postgres://ada:sesame@nowhere.invalid/items', /^Cannot open the database: getaddrinfo .* nowhere.invalid\.\n$/],
+    ['postgres://ada:sesame@[/items', /^Cannot open the database: .*\.\n$/],
+    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database: password authentication failed for user "ada".\n']] as const : [],
+    ['sqlite:./items.db', 'What is configured needs the package libsql, which is not installed; npm install libsql does it.\n', noDriver('libsql')],
+    ['postgres://ada:sesame@db/items', 'What is configured needs the package pg, which is not installed; npm install pg does it.\n', noDriver('pg')]
+  ] as const) {
+    const server = start(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }, { built: true, script })
+    t.same(await server.exit, [1, null], url)
+    t.equal(server.output(), '')
+    if (typeof message === 'string') t.equal(server.errors(), message)
+    else t.match(server.errors(), message)
+    t.notMatch(server.errors(), 'sesame')
+  }
+})
+
+test('a server that accepts and says nothing is given up on in time', async t => {
+  const silent = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => silent.close())
+  await once(silent, 'listening')
+  const { port } = silent.address() as AddressInfo
+  const server = start(t, { DATABASE_URL: `postgres://ada:sesame@127.0.0.1:${port}/items`, DATABASE_TIMEOUT: '300' })
+  t.same(await server.exit, [1, null])
+  t.equal(server.errors(), 'Cannot open the database: timeout expired.\n')
+})

@@ -1,0 +1,228 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { connect, createServer, type AddressInfo } from 'node:net'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { test } from 'tap'
+import { engineAt } from '../../plugins/stores/engines.js'
+import { databaseDefaults } from '../../schemas/config.js'
+import { Item } from '../../schemas/item.js'
+import { item, onDatabases, onPostgres, things, unavailable, until } from '../support/databases.js'
+import { newFolder } from '../support/folder.js'
+import { open } from '../support/connection.js'
+import { checkedFetch as fetch } from '../support/document.js'
+import { build } from '../support/helper.js'
+import { start } from '../support/process.js'
+
+const json = { 'content-type': 'application/json' }
+
+onDatabases('a page costs the same at the start and at the end of a million', async (t, { url, sql, million }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  await sql(million)
+  const pageAt = (position: number) => `/api/items?limit=100&after=${Buffer.from(String(position)).toString('base64url')}`
+  const spend = async (position: number) => {
+    let least = Infinity
+    for (let n = 0; n < 30; n++) {
+      const start = performance.now()
+      const response = await app.inject(pageAt(position))
+      least = Math.min(least, performance.now() - start)
+      t.equal(response.json()[0].id, position + 1)
+    }
+    return least
+  }
+  await spend(0)
+  const [first, last] = [await spend(0), await spend(999_000)]
+  t.ok(last < first * 3, `${last / first} times as long at the end`)
+})
+
+onDatabases('HEAD on a long list does not read it, and a list that nobody reads is given up', async (t, { url, sql, million, openLists }) => {
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '200' })
+  app.addHook('onSend', async (request, _reply, payload) => request.headers['x-replace'] ? 'replaced' : payload)
+  await app.ready()
+  await sql(million.replaceAll('1000000', '50000'))
+  for (let n = 0; n < 80; n++) t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
+  await until(async () => await openLists() === 0)
+  for (let n = 0; n < 3; n++) t.equal((await app.inject({ url: '/api/items', headers: { 'x-replace': '1' } })).body, 'replaced')
+  t.ok(await openLists() > 0)
+  await until(async () => await openLists() === 0)
+  t.pass('given up')
+})
+
+onDatabases('a list that is being read when the service closes is read to its end', async (t, { url, sql, million }) => {
+  const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const api = `${await server.url}/api/items`
+  await sql(million.replaceAll('1000000', '200000'))
+  const { begun, list } = reader(api, 'new (require("node:http").Agent)({ keepAlive: true })')
+  await begun
+  server.process.kill('SIGTERM')
+  t.match(await list, { length: 200_000 })
+  const ended = performance.now()
+  t.same(await server.exit, [0, null])
+  t.ok(performance.now() - ended < 3000)
+})
+
+onDatabases('a million items are listed in little memory, as of one instant, and others do not wait', async (t, { url, sql, million }) => {
+  await build(t, { DATABASE_URL: url }).ready()
+  await sql(million)
+  // A list is 45 MB; were it held anywhere, this heap would not do.
+  const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true, flags: ['--max-old-space-size=40'] })
+  const api = `${await server.url}/api/items`
+  const { begun, list } = reader(api)
+  await begun
+  await fetch(api, { method: 'POST', headers: json, body: JSON.stringify(item(0)) })
+
+  const times: number[] = []
+  while (await Promise.race([list, sleep(5)]) === undefined) {
+    const began = performance.now()
+    const { status } = await fetch(`${api}/${1 + times.length}`)
+    times.push(performance.now() - began)
+    if (status !== 200) t.fail(`GET one answers ${status}`)
+  }
+  t.same(await list, {
+    length: 1_000_000,
+    first: '[{"id":1,"name":"Lamp","price":42.5}',
+    last: '{"id":1000000,"name":"number 1000000","price":1000000.25}]'
+  })
+  const [median, p99] = [0.5, 0.99].map(part => times.sort((a, b) => a - b)[Math.floor(times.length * part)])
+  t.ok(Number(median) < 50, `GET one took ${median} ms beside the list, and ${p99} ms at the 99th percentile of ${times.length}`)
+  const [, peak] = readFileSync(`/proc/${server.process.pid}/status`, 'utf8').match(/VmHWM:\s+(\d+)/) ?? []
+  t.ok(Number(peak) < 250 * 1024, `${Number(peak) / 1024} MB at most`)
+})
+
+/** A process that reads a list without keeping it. It says when it has begun and, in the end, what it has seen. */
+function reader (url: string, agent = 'undefined') {
+  const child = spawn(process.execPath, ['-e', `require('node:http').get('${url}', { agent: ${agent} }, response => {
+    let length = 0, first, last = ''
+    console.log()
+    response.setEncoding('latin1').on('data', text => {
+      first ??= text.slice(0, text.indexOf('}') + 1)
+      for (let at = -1; (at = text.indexOf('}', at + 1)) >= 0;) length++
+      last = (last + text).slice(-100)
+    }).on('end', () => console.log(JSON.stringify({ length, first, last: last.slice(last.lastIndexOf('{')) })))
+  })`], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const begun = once(child.stdout, 'data')
+  return { begun, list: begun.then(() => text(child.stdout)).then(JSON.parse) }
+}
+
+onDatabases('a client that leaves, or stops reading, frees what its list holds', async (t, { url, sql, million, openLists }) => {
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '200' })
+  await app.ready()
+  await sql(million)
+  await app.listen()
+  const { port } = app.server.address() as AddressInfo
+
+  for (let n = 0; n < 20; n++) {
+    const gone = new AbortController()
+    const response = fetch(`http://127.0.0.1:${port}/api/items`, { signal: gone.signal })
+    if (n % 2) await response
+    setTimeout(() => gone.abort(), n)
+    await response.then(({ body }) => body?.pipeTo(new WritableStream())).catch(() => {})
+  }
+  await until(async () => await openLists() === 0)
+  t.pass('clients have left')
+
+  const idle = open(port).pause()
+  idle.write('GET /api/items HTTP/1.1\r\nHost: x\r\n\r\n')
+  await until(async () => await openLists() > 0)
+  const began = performance.now()
+  await until(async () => await openLists() === 0)
+  t.ok(performance.now() - began > 1000, 'a client that does not read has some time to do so')
+  idle.resume()
+  await once(idle, 'close')
+  t.pass('and is told that the list does not end')
+})
+
+test('on SQLite, no list holds the event loop for long', async t => {
+  const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
+  t.teardown(engine.close)
+  const store = await engine.open<Item>({ ...things, seed: [] })
+  await Promise.all(Array.from({ length: 100_000 }, (_, n) => store.append(item(n))))
+  const delay = monitorEventLoopDelay({ resolution: 1 })
+  delay.enable()
+  await Promise.all(Array.from({ length: 4 }, async () => {
+    for await (const piece of await store.list() as Readable) t.ok(piece.length > 0)
+  }))
+  delay.disable()
+  const p99 = delay.percentile(99) / 1e6
+  t.ok(p99 < 20, `it is held for ${p99} ms at the 99th percentile, and for ${delay.max / 1e6} ms at most`)
+})
+
+test('on SQLite, so many lists are read at once, and one more is asked to come again', async t => {
+  const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
+  t.teardown(engine.close)
+  const store = await engine.open<Item>({ ...things, seed: [] })
+  await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
+  const open = async () => await store.list() as Readable
+  const lists = await Promise.all(Array.from({ length: 64 }, open))
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await text(lists[0] as Readable)
+  lists[1]?.destroy()
+  await sleep(10)
+  for (let n = 0; n < 2; n++) lists.push(await open())
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  for (const list of lists) list.destroy()
+})
+
+onPostgres('so many lists are read at once; one more waits, and is asked to come again', async (t, server) => {
+  const engine = await engineAt(server.database(), { timeout: 1500, poolSize: 4 })
+  t.teardown(engine.close)
+  const store = await engine.open<Item>({ ...things, seed: [] })
+  await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
+  const open = async () => await store.list() as Readable
+  const [first, second] = [await open(), await open()]
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  const third = open()
+  first.destroy()
+  t.equal(await text(await third), await text(second))
+  t.equal(await store.first(1), JSON.stringify(item(1)))
+})
+
+onPostgres('a list whose connection is cut is a 503, or ends where it is', async (t, server) => {
+  const url = new URL(server.database())
+  const port = Number(url.port)
+  let cutAt = 'nothing'
+  const proxy = createServer(client => {
+    const upstream = connect(port, '127.0.0.1')
+    client.on('data', data => data.includes(cutAt) ? upstream.destroy() : upstream.write(data))
+    upstream.on('data', data => client.write(data)).on('close', () => client.destroy())
+    client.on('close', () => upstream.destroy()).on('error', () => {})
+  }).listen(0, '127.0.0.1')
+  await once(proxy, 'listening')
+  t.teardown(() => proxy.close())
+  url.port = String((proxy.address() as AddressInfo).port)
+  const engine = await engineAt(url.href, { timeout: 1000, poolSize: 4 })
+  t.teardown(engine.close)
+  const store = await engine.open<Item>({ ...things, seed: [] })
+  await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
+
+  cutAt = 'begin isolation'
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  cutAt = 'nothing'
+  const list = await store.list() as Readable
+  cutAt = 'piece'
+  await t.rejects(text(list), unavailable)
+  cutAt = 'nothing'
+  t.equal((await text(await store.list() as Readable)).split('}').length, 5001)
+
+  cutAt = 'create sequence'
+  const { id, ...fields } = item(1)
+  await t.rejects(Promise.resolve(store.append(fields)), unavailable)
+  cutAt = 'nothing'
+  t.equal(await store.append(fields), JSON.stringify(item(5000)).replace('number 5000', 'number 1'))
+  t.equal(await store.first(5000), JSON.stringify(item(5000)).replace('number 5000', 'number 1'))
+  cutAt = 'pg_try_advisory'
+  await t.rejects(Promise.resolve(store.append(item(1), 'key')), unavailable)
+  cutAt = 'nothing'
+  t.equal(await store.append(item(1), 'key'), JSON.stringify(item(1)))
+
+  const large = await engine.open<Item>({ ...things, name: 'large', seed: [] })
+  for (let n = 0; n < 20; n++) await large.append({ ...item(n), name: 'x'.repeat(100_000) })
+  cutAt = 'limit 2 offset'
+  await t.rejects(Promise.resolve(large.page(15)), unavailable)
+  cutAt = 'nothing'
+  t.equal(JSON.parse(await text((await large.page(15)).list as Readable)).length, 15)
+})

@@ -1,0 +1,120 @@
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Database from 'libsql'
+import pg from 'pg'
+import tap, { test, type Test } from 'tap'
+import { Item } from '../../schemas/item.js'
+import { newFolder } from './folder.js'
+import { startPostgres, type Postgres } from './postgres.js'
+
+export const postgres = await startPostgres(tap)
+
+interface TestDatabase {
+  url: string
+  /** Runs SQL beside the service, as a person would. */
+  sql (sql: string): Promise<Record<string, unknown>[]>
+  /** Ends the server at once, where there is one, and starts it again. */
+  crash (): Promise<void>
+  /** How many transactions have written to the collection of items. */
+  transactions (): Promise<number>
+  /** SQL that has the database refuse negative prices. */
+  refuseNegative: string
+  /** SQL that makes a million items. */
+  million: string
+  /** How many lists hold a transaction open. */
+  openLists (): Promise<number>
+  /** Keeps everyone from writing items, until it is released. */
+  hold (): Promise<() => Promise<void>>
+}
+
+/** Runs a test on a new SQLite file and on a new PostgreSQL database. */
+export function onDatabases (name: string, run: (t: Test, database: TestDatabase) => Promise<void>) {
+  test(`on SQLite, ${name}`, async t => {
+    const path = `${newFolder(t)}/items.db`
+    await run(t, {
+      url: `sqlite:${path}`,
+      sql: async sql => {
+        const database = new Database(path, { timeout: 5000 })
+        try {
+          return database.prepare(sql).all() as Record<string, unknown>[]
+        } finally {
+          database.close()
+        }
+      },
+      crash: async () => {},
+      transactions: async () => commits(readFileSync(`${path}-wal`)),
+      refuseNegative: 'create trigger refuse before insert on items when new.price < 0 begin select raise(abort, \'negative\'); end',
+      openLists: async () => {
+        const database = new Database(path, { timeout: 0 })
+        try {
+          // A log can be emptied when nobody looks at what was there before its newest transaction.
+          database.exec('create table if not exists probe (n); insert into probe values (1)')
+          const { busy } = database.prepare('pragma wal_checkpoint(truncate)').get() as { busy: number }
+          return busy
+        } finally {
+          database.close()
+        }
+      },
+      hold: async () => {
+        const database = new Database(path, { timeout: 5000 })
+        database.exec('begin immediate')
+        return async () => {
+          database.exec('commit')
+          database.close()
+        }
+      },
+      million: `
+        insert into items (id, name, price)
+        with recursive n (n) as (select 2 union all select n + 1 from n where n < 1000000) select n, 'number ' || n, n + 0.25 from n`
+    })
+  })
+
+  onPostgres(name, async (t, server) => {
+    const url = server.database()
+    const sql = (sql: string) => server.query(sql, url)
+    await run(t, {
+      url,
+      sql,
+      crash: server.crash,
+      transactions: async () => Number((await sql('select count(distinct xmin::text) from items'))[0]?.count),
+      openLists: async () => {
+        const [row] = await sql('select count(*) from pg_stat_activity where xact_start is not null and pid <> pg_backend_pid() and datname is not null')
+        return Number(row?.count)
+      },
+      refuseNegative: 'alter table items add check (price >= 0)',
+      hold: async () => {
+        const client = new pg.Client(url)
+        await client.connect()
+        await client.query('begin; lock table items in exclusive mode')
+        return async () => {
+          await client.query('commit')
+          await client.end()
+        }
+      },
+      million: "insert into items (id, name, price) select n, 'number ' || n, n + 0.25 from generate_series(2, 1000000) as n"
+    })
+  })
+}
+
+/** Runs a test on the PostgreSQL server. */
+export function onPostgres (name: string, run: (t: Test, server: Postgres) => Promise<void>) {
+  test(`on PostgreSQL, ${name}`, { skip: !postgres && 'PostgreSQL does not start' }, async t => {
+    if (postgres) await run(t, postgres)
+  })
+}
+
+export const item = (id: number, price = 1.5) => ({ id, name: `number ${id}`, price })
+export const things = { name: 'things', schema: Item, seed: [item(1)] }
+export const unavailable = { message: 'The database cannot serve for the moment' }
+
+/** The frames of a write-ahead log that end a transaction: they tell the size of the database. */
+function commits (log: Buffer) {
+  const pageSize = log.readUInt32BE(8)
+  let count = 0
+  for (let at = 32; at < log.length; at += 24 + pageSize) if (log.readUInt32BE(at + 4) > 0) count++
+  return count
+}
+
+export async function until (condition: () => Promise<boolean>) {
+  while (!await condition()) await sleep(20)
+}
