@@ -1,5 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, orderOfLists, PageQuery, PathId, recordHeaders, ref, Type } from '../schemas/http.js'
 import { Item, NewItem } from '../schemas/item.js'
 import { applyApiDefaults } from './http/api-defaults.js'
 import { create } from './http/create-record.js'
@@ -53,7 +53,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       }
     }
   }, function getItem (request, reply) {
-    reply.type(jsonType)
+    reply.headers(recordHeaders)
     return orNotFound(itemsFor(request).first(request.params.item_id))
   })
 

@@ -1,5 +1,5 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, jsonType, orderOfLists, PageQuery, PathId, ref, Type } from '../schemas/http.js'
+import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, noCache, orderOfLists, PageQuery, PathId, recordHeaders, ref, Type } from '../schemas/http.js'
 import { User, NewUser } from '../schemas/user.js'
 import { applyApiDefaults } from './http/api-defaults.js'
 import { create } from './http/create-record.js'
@@ -53,7 +53,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       }
     }
   }, function getUser (request, reply) {
-    reply.type(jsonType)
+    reply.headers(recordHeaders)
     return orNotFound(usersFor(request).first(request.params.id))
   })
 
@@ -91,7 +91,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     }
   }, async function deleteUser (request, reply) {
     if (!await usersFor(request).removeFirst(request.params.id)) throw notFound()
-    return reply.code(204).send()
+    return reply.code(204).header('cache-control', noCache).send(undefined)
   })
 }
 

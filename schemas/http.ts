@@ -6,6 +6,12 @@ export { Type }
 /** The content type of every body but the pages. */
 export const jsonType = 'application/json; charset=utf-8'
 
+/** The `Cache-Control` of the API: a cache asks again each time, since a record may be created or deleted at any time. */
+export const noCache = 'no-cache'
+
+/** The headers of every response that is a record or a list of them. */
+export const recordHeaders = { 'content-type': jsonType, 'cache-control': noCache }
+
 /** The `$id` of a schema of ours, which no schema of a host has, and the name that our document gives it. */
 export const idOf = (name: string) => `ItemsUsers.${name}`
 export const nameOf = ($id = '') => $id.replace(idOf(''), '')
@@ -83,6 +89,7 @@ export const Text = Type.String({
 export const ErrorBody = Type.Object({
   detail: Type.String({ description: 'What went wrong' })
 }, { $id: idOf('ErrorBody'), description: 'Why the request was not served' })
+export type ErrorBody = Static<typeof ErrorBody>
 
 export const Fault = Type.Object({
   in: oneOf(['body', 'path', 'query', 'headers', 'request'], { description: 'The part of the request at fault' }),

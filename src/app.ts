@@ -7,22 +7,23 @@ import securityHeaders from '../plugins/guards/security-headers.js'
 import health from '../plugins/operations/health.js'
 import json from '../plugins/http/json-body.js'
 import rateLimit from '../plugins/guards/rate-limit.js'
+import requestId, { genReqId } from '../plugins/http/request-id.js'
 import metrics from '../plugins/operations/metrics.js'
 import notFound from '../plugins/http/not-found.js'
 import loadShedding from '../plugins/guards/load-shedding.js'
 import stores, { type Stores } from '../plugins/stores.js'
-import httpServer, { httpServerOptions } from './http-server.js'
+import connections from './connections.js'
+import { httpServerOptions } from './http-server.js'
 import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
-import type { Logging } from './logger.js'
+import type { LoggerOptions } from './logger.js'
 
 /** The service as a whole: a host of the plugin, with all that a deployment wants around it. */
-export function buildApp (config: Config, logging?: Logging) {
+export function buildApp (config: Config, logger?: LoggerOptions) {
   const app = Fastify({
     ...httpServerOptions,
-    ...logging,
-    // Whatever has a schema here validates by the contract; to load Fastify's own compilers takes a twentieth of the start.
-    schemaController: { compilersFactory: { buildValidator: refuse, buildSerializer: refuse } },
+    ...logger,
+    genReqId,
     bodyLimit: config.BODY_LIMIT,
     trustProxy: config.TRUST_PROXY,
     // A client has a minute to send a request, half of it for the headers, and 72 seconds between two of them.
@@ -35,7 +36,8 @@ export function buildApp (config: Config, logging?: Logging) {
     return503OnClosing: false
   })
 
-  app.register(httpServer, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
+  app.register(connections, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
+  app.register(requestId)
   app.register(errors)
   app.register(json)
   app.register(notFound)
@@ -62,10 +64,6 @@ export function buildApp (config: Config, logging?: Logging) {
     const store = app.getDecorator<Stores>('stores')
     for (const prefix of prefixesOf(config)) app.register(itemsUsers, { prefix, store, idSource: config.ID_SOURCE })
   }
-}
-
-function refuse (): never {
-  throw new Error('A route with a schema is to stand on the contract, as in plugins/operations/health.ts.')
 }
 
 /** Every path that the collections are served under. */

@@ -1,75 +1,67 @@
-import { LogController, type FastifyBaseLogger, type FastifyReply, type FastifyRequest } from 'fastify'
-import pino from 'pino'
+import { LogController, type FastifyReply, type FastifyRequest } from 'fastify'
+import pino, { type DestinationStream } from 'pino'
+import type { PrettyOptions } from 'pino-pretty'
 
-export interface LogStream {
-  write (line: string): void
+/** Where log lines go. */
+export interface LogStream extends DestinationStream {
+  flushSync? (): void
 }
 
-export type Logging = ReturnType<typeof logging>
-
-/** Options for `Fastify()` that have it log from this level on, one line a request. */
-export function logging (level: string, stream: LogStream) {
-  const log = pino({ level, base: null }, stream)
-  const loggerInstance: FastifyBaseLogger = log
-  // One for each request would have nothing to add, and cost as much as its line. Some routes want one that says less.
-  const quieter = log.child.bind(log)
-  loggerInstance.child = (_bindings, { level } = {}) => level && log.isLevelEnabled(level) ? quieter({}, { level }) : loggerInstance
-  return { loggerInstance, logController: new RequestLogController(stream) }
+/** Options for `Fastify()`: a pino logger that writes one line per request to this stream. */
+export function loggerOptions (level: string, stream: LogStream, mixin?: () => object) {
+  return { logger: { level, stream, mixin }, logController: new RequestLog() }
 }
 
-/** Writes a line for each request that has been answered: as pino would, but quicker, since the fields are known. */
-export class RequestLogController extends LogController {
-  readonly #stream
+export type LoggerOptions = ReturnType<typeof loggerOptions>
 
-  constructor (stream: LogStream) {
-    super()
-    this.#stream = stream
-  }
-
+/** Logs a request once, when its response has been sent. Fastify would also log when it comes in. */
+class RequestLog extends LogController {
   override incomingRequest () {}
 
   override requestCompleted (error: Error | null | undefined, request: FastifyRequest, reply: FastifyReply) {
-    const { method, url, ip } = request
-    const status = reply.statusCode
-    const ms = Math.round(reply.elapsedTime * 1000) / 1000 // to write out all digits takes longer than the rest of the line
-    const log = reply.log as pino.Logger
-    if (error) log.error({ method, url, status, ms, ip, err: error }, 'request failed')
-    else if (log.isLevelEnabled('info')) this.#stream.write(lineOf(method, url, status, ms, ip))
+    const { log, elapsedTime: responseTime } = reply
+    if (error) log.error({ req: request, res: reply, err: error, responseTime }, 'request errored')
+    else log.info({ req: request, res: reply, responseTime }, 'request completed')
   }
 }
 
-/** The line of a request. A URL may hold anything that is no blank, and an address whatever a trusted proxy says. */
-function lineOf (method: string, url: string, status: number, ms: number, ip: string) {
-  return `{"level":30,"time":${Date.now()},"method":"${method}","url":${JSON.stringify(url)},"status":${status},` +
-    `"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request completed"}\n`
-}
-
-/**
- * Where the log goes: to a terminal as text for a person, else to standard output as it is, many lines at a time,
- * since to write each on its own takes as long as to answer a request.
- */
-export function logStream (terminal = process.stdout.isTTY) {
-  if (terminal) return { write: (line: string) => { process.stdout.write(readable(line)) }, flushSync () {} }
-  // In bytes, since with each line of text it would count anew how long all that are waiting are.
-  const output = pino.destination({ sync: false, minLength: 8 * 1024, periodicFlush: 100, contentMode: 'buffer' })
-  return {
-    // @ts-expect-error: its types know of text alone.
-    write: (line: string) => { output.write(Buffer.from(line)) },
-    flushSync: () => output.flushSync()
+/** With OpenTelemetry, the ids of the active trace and span, which are added to each line. */
+export async function traceIds () {
+  const api = await import('@opentelemetry/api').catch(() => undefined)
+  if (api === undefined) return
+  return function mixin () {
+    const span = api.trace.getActiveSpan()?.spanContext()
+    return span ? { trace_id: span.traceId, span_id: span.spanId } : {}
   }
 }
 
-/** Turns a line of the log into text: one line, and those of a stack behind it, which are set in. */
-export function readable (line: string) {
-  const { time, level, msg, method, url, status, ms, err } = JSON.parse(line)
-  const clock = new Date(time).toLocaleTimeString('en-GB')
-  const what = ms === undefined ? msg : `${method} ${url} ${status} in ${ms.toFixed(1)} ms`
-  const severity = level >= 50 ? ' ERROR' : level >= 40 ? ' WARNING' : ''
-  const stack = err ? `${String(err.stack).split('\n').map(visible).join('\n    ')}\n` : ''
-  return `${clock}${severity} ${visible(String(what))}\n${stack}`
+/** How a terminal shows the log: a request as one line of text, without its other fields. */
+export const prettyOptions: PrettyOptions = {
+  sync: true,
+  translateTime: 'SYS:HH:MM:ss',
+  ignore: 'pid,hostname,reqId,req,res,responseTime',
+  messageFormat: log => visible(messageOf(log)),
+  customPrettifiers: { err: error => Object(error).stack.split('\n').map(visible).join('\n') }
 }
 
-/** Writes out what would end a line or speak to a terminal: a message may repeat what a client has sent. */
+/** Opens standard output for the log: as colored text in a terminal, otherwise as JSON, several lines at a time. */
+export async function openLog (terminal = process.stdout.isTTY): Promise<LogStream> {
+  const pretty = terminal && await import('pino-pretty').catch(() => undefined)
+  return pretty ? pretty.default(prettyOptions) : pino.destination({ sync: false, minLength: 4096, periodicFlush: 100 })
+}
+
+function messageOf ({ req, res, responseTime, msg }: RequestLine) {
+  return req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : String(msg)
+}
+
+interface RequestLine {
+  msg?: string
+  req?: { method: string, url: string }
+  res?: { statusCode: number }
+  responseTime?: number
+}
+
+/** Escapes what would end a line or control the terminal, since a message may contain what a client has sent. */
 function visible (text: string) {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

@@ -4,6 +4,7 @@ import closeWithGrace from 'close-with-grace'
 import { StartupError } from '../plugins/stores/store.js'
 import { buildApp, prefixesOf } from './app.js'
 import { ConfigError, readConfig } from './config.js'
+import { disableKeepAlive } from './connections.js'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
@@ -18,8 +19,8 @@ try {
 async function start () {
   const config = readConfig()
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
-  const log = config.LOG_LEVEL === 'silent' ? undefined : await openLog(config.LOG_LEVEL)
-  const app = buildApp(config, log?.logging)
+  const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
+  const app = buildApp(config, log?.options)
 
   // What ends the process by itself has its own exit code.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
@@ -27,7 +28,7 @@ async function start () {
     if (err) app.log.fatal({ err }, 'closing after an error')
     else await drain()
     await app.close()
-    log?.stream.flushSync()
+    log?.stream.flushSync?.()
   })
 
   let since: number | undefined
@@ -56,7 +57,7 @@ async function start () {
   async function drain () {
     if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
     app.markNotReady()
-    app.server.prependListener('request', (_request, response) => { response.shouldKeepAlive = false })
+    disableKeepAlive(app.server)
     await sleep(SHUTDOWN_DELAY)
   }
 
@@ -75,8 +76,8 @@ async function start () {
 }
 
 /** Loads what a service without a log does not need. */
-async function openLog (level: string) {
-  const { logging, logStream } = await import('./logger.js')
-  const stream = logStream()
-  return { stream, logging: logging(level, stream) }
+async function startLog (level: string) {
+  const { loggerOptions, openLog, traceIds } = await import('./logger.js')
+  const stream = await openLog()
+  return { stream, options: loggerOptions(level, stream, await traceIds()) }
 }

@@ -1,12 +1,27 @@
 import { createRequire } from 'node:module'
+import { posix } from 'node:path'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import swaggerUi from '@fastify/swagger-ui'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, nameOf, type asksForToken } from '../../schemas/http.js'
-import type { Answer } from './doc-pages.js'
+import redoc from './redoc.js'
 
 const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
 const title = 'Items and users'
+
+/** The pages load everything from this server. Both style their elements in place. */
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self' data:",
+  "connect-src 'self'",
+  'worker-src blob:',
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'"
+].join('; ')
 
 /**
  * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, and shows it at
@@ -44,16 +59,16 @@ export default fp(async function docs (app) {
     return app.swagger()
   })
 
-  let pages: Promise<Answer> | undefined
-  for (const url of ['/docs', '/docs/*', '/redoc', '/redoc/*']) app.get(url, { schema: { hide: true } }, show)
-
-  /** Whoever shows no page does not wait for what only pages need, which would take a tenth of the time to start. */
-  async function show (request: FastifyRequest, reply: FastifyReply) {
-    pages ??= import('./doc-pages.js').then(({ openPages }) => openPages(app, title))
-    const answer = await pages
-    answer(request, reply)
-    return reply
-  }
+  app.register(swaggerUi, {
+    routePrefix: '/docs',
+    indexPrefix: '.',
+    staticCSP: contentSecurityPolicy,
+    theme: { title },
+    // The page reads a copy of the document that lies one level deeper.
+    transformSpecification: ({ servers, ...document }) => ({ ...document, servers: servers.map(oneLevelDeeper) }),
+    transformSpecificationClone: false
+  })
+  app.register(redoc, { title, contentSecurityPolicy })
 
   /** A schema of ours is called by its short name, unless the app has one that is called so. */
   function componentName ($id: string) {
@@ -61,6 +76,10 @@ export default fp(async function docs (app) {
     return app.getSchema(name) === undefined ? name : $id
   }
 }, { fastify: '5.x', name: 'fastify-items-users/docs' })
+
+function oneLevelDeeper (server: { url: string }) {
+  return { ...server, url: posix.join('..', server.url) }
+}
 
 /** What is read and written of a document here. */
 interface Document {

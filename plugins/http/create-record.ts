@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { jsonType } from '../../schemas/http.js'
+import { recordHeaders } from '../../schemas/http.js'
 import { pathOf } from './paths.js'
 import { KeyConflict, type HasId, type Store } from '../stores/store.js'
 
@@ -12,7 +12,7 @@ export async function create<T extends HasId> (
 ) {
   const json = key === undefined ? await store.append(record) : await appendOnce(store, record, key)
   const { id }: HasId = 'id' in record ? record : JSON.parse(json)
-  reply.code(201).type(jsonType).header('location', `${pathOf(request)}/${id}`)
+  reply.code(201).headers(recordHeaders).header('location', `${pathOf(request)}/${id}`)
   return json
 }
 

@@ -1,32 +1,33 @@
 import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
+import { inspect } from 'node:util'
+import createError from '@fastify/error'
 import type { TSchema } from '@sinclair/typebox'
-import type { FastifyInstance, FastifySchema } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, failures, Fault, InvalidRequest, overloaded } from '../../schemas/http.js'
+import { details, noCache, ErrorBody, failures, Fault, InvalidRequest, overloaded } from '../../schemas/http.js'
 import { Unavailable, Unstorable } from '../stores/store.js'
 
-/** Whatever was thrown, with the status that answers it. */
-type Thrown = Error & { statusCode?: number }
+/** An error, with what Fastify takes from it. */
+type Thrown = Error & { statusCode?: number, status?: number, headers?: Record<string, string>, faults?: Fault[] }
 
-/** A request that is not served, and why; `faults` make it a 400. */
-class Refusal extends Error {
-  constructor (readonly statusCode: number, detail: string, readonly faults?: Fault[]) {
-    // It is the client's doing: nobody reads the stack, which takes a tenth of the time to refuse a request.
-    const { stackTraceLimit } = Error
-    Error.stackTraceLimit = 0
-    super(detail)
-    Error.stackTraceLimit = stackTraceLimit
-  }
+/** Makes an error that is the client's doing: nobody reads its stack, which would take a tenth of the time to answer. */
+function clientError (code: string, message: string, status: number) {
+  return createError(code, message, status, Error, false)
 }
 
-export const notFound = () => new Refusal(404, details[404])
+const InvalidRequestError = clientError('ERR_INVALID_REQUEST', '%s', 400)
+const NotFoundError = clientError('ERR_NOT_FOUND', details[404], 404)
+const TooManyRequestsError = clientError('ERR_TOO_MANY_REQUESTS', details[429], 429)
+const UnauthorizedError = clientError('ERR_UNAUTHORIZED', '%s', 401)
 
-export const tooManyRequests = () => new Refusal(429, details[429])
+export const notFound = () => new NotFoundError()
 
-export const unauthorized = (detail: string) => new Refusal(401, detail)
+export const tooManyRequests = () => new TooManyRequestsError()
 
-/** There is more to do than can be done, and to write of it would be more still. */
+export const unauthorized = (detail: string) => new UnauthorizedError(detail)
+
+/** The service has more to do than it can. */
 export class Overload extends Unavailable {
   constructor () {
     super(undefined, overloaded)
@@ -43,21 +44,22 @@ export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T
 /** Refuses a request for what is wrong in one part of it. */
 export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
   const reasons = faults.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`)
-  return new Refusal(400, `Invalid ${part}: ${reasons.join(', ')}.`, faults.map(fault => ({ in: part, ...fault })))
+  const error = new InvalidRequestError(`Invalid ${part}: ${reasons.join(', ')}.`)
+  return Object.assign(error, { faults: faults.map(fault => ({ in: part, ...fault })) })
 }
 
 /** The body that answers a failed request. Of a failure of our own it tells nothing. */
-export function errorBody (error: Thrown, status: number) {
+export function errorBody (error: Thrown, status: number): ErrorBody & { errors?: Fault[] } {
   if (error instanceof Unavailable) return { detail: error.message }
   if (status === 500) return { detail: details[500] }
   if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
-  if (status !== 400) return { detail: error.message || STATUS_CODES[status] }
-  const { message, faults } = error instanceof Refusal ? error : refusal(error)
+  if (status !== 400) return { detail: error.message || String(STATUS_CODES[status]) }
+  const { message, faults } = error.faults ? error : asInvalid(error)
   return { detail: message, errors: faults }
 }
 
-function refusal (error: Thrown) {
+function asInvalid (error: Thrown) {
   const { message } = error
   return error instanceof Unstorable ? invalid('body', [{ path: error.path, message }]) : invalid('request', [{ path: '', message }])
 }
@@ -69,19 +71,16 @@ function refusal (error: Thrown) {
 export default fp(async function errors (app) {
   for (const schema of [ErrorBody, Fault, InvalidRequest]) app.addSchema(schema)
 
-  app.setErrorHandler<Thrown>(function onError (error, request, reply) {
-    const status = [error.statusCode, reply.statusCode].find(isFailure) ?? 500
-    if (status >= 500 && !(error instanceof Overload)) {
-      const level = error instanceof Unavailable ? 'warn' : 'error'
-      request.log[level]({ method: request.method, url: request.url, err: error }, error.message)
-    }
+  app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
+    const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is no error was thrown: ${inspect(thrown)}`)
+    const { headers } = error
+    const status = [error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
+    if (status >= 500 && !(error instanceof Unavailable)) request.log.error({ req: request, err: error }, error.message)
     if (error instanceof Unavailable) reply.header('retry-after', 1)
-    // Fastify means to close the connection for the sake of what is still to come. To close on a client that is
-    // sending would reset it, and the answer would be lost; so the rest is read, and for a client that wants to be
-    // closed on, it is read first. (Where the app itself closes, the raw response says so.)
-    if (!reply.raw.hasHeader('connection')) reply.removeHeader('connection')
-    const answer = () => { reply.code(status).send(errorBody(error, status)) }
-    if (status === 413 && !reply.raw.shouldKeepAlive) return restOf(request.raw).then(answer)
+    keepConnection(reply)
+    const answer = () => { sendError(request, reply.headers({ ...headers }), status, errorBody(error, status)) }
+    // A client that is still sending may not read the response before it is reset, so the rest is read first.
+    if (status === 413 && !reply.raw.shouldKeepAlive && request.headers.expect === undefined) return restOf(request.raw).then(answer)
     answer()
   })
 }, { fastify: '5.x', name: 'fastify-items-users/errors' })
@@ -103,11 +102,24 @@ function isOurs (schema: FastifySchema = {}): schema is RouteSchema {
   return (schema as Partial<RouteSchema>).response?.[500] === failures[500]
 }
 
+/** Sends the body of an error, with the headers that every error has unless they are set. */
+export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: object) {
+  if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
+  return reply.code(status).header('x-request-id', request.id).send(body)
+}
+
+/** Undoes that Fastify closes the connection when a body is refused: the rest of the body is read and dropped instead. */
+function keepConnection (reply: FastifyReply) {
+  if (reply.getHeader('connection') === 'close' && !reply.raw.hasHeader('connection')) {
+    reply.header('connection', reply.raw.shouldKeepAlive ? 'keep-alive' : 'close')
+  }
+}
+
 /** Waits for the end of a request, but not for long. */
 async function restOf (request: IncomingMessage) {
   await finished(request.resume(), { signal: AbortSignal.timeout(5000) }).catch(() => {})
 }
 
-function isFailure (status = 0) {
+function isErrorStatus (status = 0) {
   return status >= 400 && status <= 599
 }

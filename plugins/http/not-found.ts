@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, unknownPath } from '../../schemas/http.js'
+import { sendError } from './errors.js'
 
 /** Answers 404 on an unknown path, and 405 on a known one that does not offer the method. */
 export default fp(async function notFound (app) {
@@ -12,7 +13,7 @@ export default fp(async function notFound (app) {
     // The preflights of browsers have a route for every path, which tells nothing of this one. And a route may be there
     // and still find nothing, as that of the static files does.
     const unknown = allowed.every(method => method === 'OPTIONS') || allowed.includes(request.method)
-    if (unknown) return reply.code(404).send({ detail: unknownPath })
-    return reply.code(405).header('allow', allowed.join(', ')).send({ detail: details[405] })
+    if (unknown) return sendError(request, reply, 404, { detail: unknownPath })
+    return sendError(request, reply.header('allow', allowed.join(', ')), 405, { detail: details[405] })
   }
 }, { fastify: '5.x', name: 'fastify-items-users/not-found' })

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { Static } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { jsonType, type PageQuery } from '../../schemas/http.js'
+import { recordHeaders, type PageQuery } from '../../schemas/http.js'
 import { invalid } from './errors.js'
 import { pathOf, queryOf } from './paths.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
@@ -12,7 +12,7 @@ type Query = Static<typeof PageQuery>
 export function sendList<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: Query
 ): MaybePromise<List> {
-  reply.type(jsonType)
+  reply.headers(recordHeaders)
   if (limit !== undefined) return sendPage(request, reply, store, limit, after)
   if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required where there is after' }])
   return bodyFor(request, store.list())

@@ -12,7 +12,6 @@ import itemsUsers, { docs } from '../../src/index.js'
 import { launch } from '../support/browser.js'
 import { newFolder } from '../support/folder.js'
 import { build, everything } from '../support/helper.js'
-import { start } from '../support/process.js'
 
 const operations = {
   'GET /livez': ['isLive', '200 400 4XX 500 503'],
@@ -73,21 +72,6 @@ test('the pages are HTML under a policy of our own, with every link relative', a
       t.equal((await app.inject(pathname)).statusCode, 200, pathname)
     }
   }
-})
-
-test('what only the pages need is not loaded before one is asked for', async t => {
-  const script = `
-    import { createRequire } from 'node:module'
-    const { cache } = createRequire('file:///')
-    process.on('SIGWINCH', () => console.log('has', Object.keys(cache).filter(path => /@fastify.(swagger-ui|static).index/.test(path)).length))`
-  const server = start(t, {}, { script, built: true })
-  const url = await server.url
-  t.equal((await fetch(`${url}/openapi.json`)).status, 200)
-  server.process.kill('SIGWINCH')
-  await server.says('has 0')
-  t.equal((await fetch(`${url}/docs`)).status, 200)
-  server.process.kill('SIGWINCH')
-  await server.says('has 2')
 })
 
 test('the licence of Redoc comes with it', async t => {

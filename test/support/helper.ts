@@ -1,13 +1,13 @@
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.js'
 import { readConfig } from '../../src/config.js'
-import { logging, type LogStream } from '../../src/logger.js'
+import { loggerOptions, type LogStream } from '../../src/logger.js'
 import { checkAnswers } from './document.js'
 
 /** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: LogStream) {
   const config = readConfig({ LOG_LEVEL: 'silent', ...env })
-  const app = buildApp(config, log && logging(config.LOG_LEVEL, log))
+  const app = buildApp(config, log && loggerOptions(config.LOG_LEVEL, log))
   if (env.DOCS !== 'false') checkAnswers(t, app, JSON.stringify({ ...env, DATABASE_URL: '' }))
   t.teardown(() => app.close())
   return app

@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
+import { details, jsonType, noCache, type ErrorBody, type Fault } from '../schemas/http.js'
+import { currentResponse, newestResponse, type Connection } from './connections.js'
+
+/** Errors of Node's parser that do not mean that the request is malformed. */
+const statuses: Record<string, 408 | 413 | 431> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+  HPE_HEADER_OVERFLOW: 431
+}
+
+export const malformedHttp = 'must be well-formed HTTP'
+
+/** Answers a request that Fastify's router refuses: its path is malformed or too long. */
+export function frameworkErrors (error: Error & { statusCode?: number }, request: FastifyRequest, reply: FastifyReply) {
+  const tooLong = error.statusCode === 414
+  const status = tooLong ? 414 : 400
+  request.log.info({ req: request, res: { statusCode: status }, err: error }, 'request refused')
+  return sendError(request, reply, status, tooLong ? { detail: details[414] } : invalidRequest('path', 'must be a valid URL'))
+}
+
+/** A request that is refused before Fastify sees it, with the response to it. */
+export class ProtocolError extends Error {
+  constructor (readonly status: number, readonly body: ErrorBody) {
+    super(body.detail)
+  }
+}
+
+/**
+ * Answers what Node's parser or our server refuses, after the responses to the requests that came before it on the
+ * connection, and ends the connection.
+ */
+export function clientErrorHandler (this: FastifyInstance, error: ConnectionError | ProtocolError, socket: Connection) {
+  if (socket.destroyed) return // the client closed the connection
+  const { status, body } = error instanceof ProtocolError ? error : parserError(error)
+  const reqId = randomUUID()
+  this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request refused')
+  answer()
+
+  function answer () {
+    const newest = socket[newestResponse]
+    const current = socket[currentResponse]
+    const malformed = newest?.req.complete ? undefined : newest
+    const pending = malformed ? current : newest
+    if (pending && pending !== malformed && !pending.writableFinished) pending.once('close', answer)
+    else if (malformed?.headersSent) socket.destroySoon() // it was answered before the rest of it came
+    else respond(socket, status, body, reqId)
+  }
+}
+
+function parserError ({ code }: ConnectionError) {
+  const status = statuses[code]
+  return status ? { status, body: { detail: details[status] } } : { status: 400, body: invalidRequest('request', malformedHttp) }
+}
+
+/** The body of a 400 for a fault that is found before any route is reached. */
+export function invalidRequest (part: Fault['in'], message: string, path = '') {
+  return errorBody(invalid(part, [{ path, message }]), 400)
+}
+
+/** Writes a response to the connection itself, and ends it. */
+function respond (socket: Duplex, status: number, body: ErrorBody, reqId: string) {
+  if (!socket.writable) return socket.destroy()
+  const json = JSON.stringify(body)
+  socket.end([
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    `content-type: ${jsonType}`,
+    `content-length: ${Buffer.byteLength(json)}`,
+    `cache-control: ${noCache}`,
+    `x-request-id: ${reqId}`,
+    `date: ${new Date().toUTCString()}`,
+    'connection: close',
+    '',
+    json
+  ].join('\r\n'))
+}

@@ -1,0 +1,158 @@
+import { Writable } from 'node:stream'
+import Fastify from 'fastify'
+import { prettyFactory } from 'pino-pretty'
+import { test, type Test } from 'tap'
+import itemsUsers, { type Store } from '../../src/index.js'
+import { prettyOptions } from '../../src/logger.js'
+import { checkedFetch as fetch } from '../support/document.js'
+import { build } from '../support/helper.js'
+import { exchange, listen, request } from '../support/connection.js'
+import { start } from '../support/process.js'
+
+const uuid = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/
+const requestId = 'x-request-id'
+
+test('a request is one line with the usual fields of pino and its request id', async t => {
+  const { app, lines } = logged(t)
+  await app.inject({ url: '/api/items?x=1', remoteAddress: '10.0.0.1', headers: { host: 'shop.example', [requestId]: 'abc' } })
+  t.equal(lines.length, 1)
+  t.match(lines[0], {
+    level: 30,
+    time: Number,
+    pid: process.pid,
+    hostname: String,
+    reqId: 'abc',
+    req: { method: 'GET', url: '/api/items?x=1', host: 'shop.example', remoteAddress: '10.0.0.1' },
+    res: { statusCode: 200 },
+    responseTime: Number,
+    msg: 'request completed'
+  })
+})
+
+test('the serializers and the redaction of a host apply to the request line', async t => {
+  const lines: string[] = []
+  const app = Fastify({
+    logger: { stream: { write: (line: string) => lines.push(line) }, redact: ['req.url'], serializers: { res: ({ statusCode }) => ({ code: statusCode }) } },
+    genReqId: () => 'of the host'
+  })
+  t.teardown(() => app.close())
+  app.register(itemsUsers, { prefix: '/api' })
+  const response = await app.inject('/api/items/9')
+  t.equal(response.headers[requestId], 'of the host')
+  t.match(lines.map(line => JSON.parse(line)), [
+    { reqId: 'of the host', req: { url: '[Redacted]' }, msg: 'incoming request' },
+    { reqId: 'of the host', res: { code: 404 }, msg: 'request completed' }
+  ])
+})
+
+test('a request id is the one of the client if it is well-formed, and is returned to a client that sent one', async t => {
+  const { app, lines } = logged(t)
+  for (const id of ['a', 'x'.repeat(128), '!"#$%&~', 'b7a2-0001']) {
+    for (const url of ['/api/items', '/api/items/9', '/livez', '/nope', '/openapi.json']) {
+      t.equal((await app.inject({ url, headers: { [requestId]: id } })).headers[requestId], id, url)
+    }
+  }
+  for (const id of ['', ' ', 'a b', 'x'.repeat(129), 'ä', 'a\tb']) {
+    const { headers } = await app.inject({ url: '/api/items', headers: { [requestId]: id } })
+    t.match(headers[requestId], uuid, JSON.stringify(id))
+    t.equal(lines.at(-1)?.reqId, headers[requestId])
+  }
+  t.equal((await app.inject('/api/items')).headers[requestId], undefined)
+  t.match(lines.at(-1)?.reqId, uuid)
+})
+
+test('every error response has the request id under which it is in the log', async t => {
+  const broken: Store<{ id: number }> = {
+    append: () => { throw new Error('boom') }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0
+  }
+  const { app, lines } = logged(t)
+  app.register(itemsUsers, { prefix: '/broken', store: { items: broken, users: broken } })
+  const send = await listen(app)
+  const body = '{"id":2,"name":"x","price":1}'
+  for (const [text, status] of [
+    [request('GET', '/api/items/9'), 404],
+    [request('GET', '/api/items/x'), 400],
+    [request('GET', '/nope'), 404],
+    [request('PUT', '/api/items'), 405],
+    [request('POST', '/api/items', 'x'.repeat(2_000_000)), 413],
+    [request('GET', '/api/items/%zz'), 400],
+    [request('GET', `/api/items/${'x'.repeat(200)}`), 414],
+    [request('GET', '/api/items', '', 'Expect: magic'), 417],
+    [request('GET', '/api/items').replace('Host: x', 'Host: a b'), 400],
+    [request('POST', '/broken/items', body), 500],
+    ['nonsense\r\n\r\n', 400]
+  ] as const) {
+    const answer = await send(text)
+    t.equal(answer.status, status)
+    t.match(answer.headers[requestId], uuid, text.slice(0, 60))
+    const own = lines.filter(({ reqId }) => reqId === answer.headers[requestId])
+    t.ok(own.length > 0, 'it is in the log')
+    t.ok(own.some(({ res }) => res?.statusCode === status))
+  }
+  t.match(lines.find(({ msg }) => msg === 'boom'), { level: 50, reqId: uuid, req: { method: 'POST', url: '/broken/items' }, err: { stack: String } })
+})
+
+test('requests are logged at the level info, and probes are not logged', async t => {
+  for (const [level, expected] of [['debug', ['/api/items']], ['info', ['/api/items']], ['warn', []]] as const) {
+    const { app, lines } = logged(t, { LOG_LEVEL: level })
+    for (const url of ['/api/items', '/livez', '/readyz']) await app.inject(url)
+    app.markNotReady()
+    await app.inject('/readyz')
+    t.same(lines.map(({ req }) => req?.url), expected, level)
+  }
+})
+
+test('a response that breaks off is logged as an error with its request id', async t => {
+  const { app, lines } = logged(t)
+  app.get('/breaks', async function breaks (_request, reply) {
+    reply.hijack()
+    reply.raw.write('a part')
+    reply.raw.emit('error', new Error('boom'))
+    reply.raw.destroy()
+  })
+  const send = await listen(app)
+  await exchange(send.port, request('GET', '/breaks'))
+  const errored = () => lines.find(({ msg }) => msg === 'request errored')
+  while (!errored()) await new Promise(resolve => setImmediate(resolve))
+  t.match(errored(), { level: 50, reqId: uuid, req: { url: '/breaks' }, err: { message: 'boom' } })
+})
+
+test('in a terminal, the log is colored text with one line per request', async t => {
+  const server = start(t, { FORCE_COLOR: '1', NO_COLOR: undefined }, { script: 'process.stdout.isTTY = true' })
+  await fetch(`${await server.url}/api/items/2`)
+  await server.says('404')
+  const plain = server.output().replaceAll(/\u001b\[\d+m/g, '') // eslint-disable-line no-control-regex
+  t.not(plain, server.output())
+  t.match(plain, /^\[\d\d:\d\d:\d\d\] INFO: API at .+\n\[\d\d:\d\d:\d\d\] INFO: GET \/api\/items\/2 404 in \d+\.\d ms\n$/)
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+
+  const pretty = prettyFactory({ ...prettyOptions, colorize: false })
+  t.match(pretty({ time: 0, level: 50, msg: 'oh no', err: { stack: 'Error: oh no\n    at home' } }), /ERROR: oh no\n {4}err: Error: oh no\n +at home\n$/)
+})
+
+test('a normal shutdown logs no stack trace', async t => {
+  const server = start(t)
+  const { port } = new URL(await server.url)
+  const slow = exchange(Number(port), request('POST', '/api/items', '{"id":2,"name":"x","price":1}'))
+  await fetch(`${await server.url}/api/items`)
+  server.process.kill('SIGTERM')
+  await slow
+  t.same(await server.exit, [0, null])
+  t.notMatch(server.output(), 'stack')
+  t.equal(server.errors(), '')
+})
+
+interface Line {
+  reqId?: string
+  msg?: string
+  req?: { url: string }
+  res?: { statusCode: number }
+}
+
+/** The service, and the lines of its log. */
+function logged (t: Test, env: NodeJS.ProcessEnv = {}) {
+  const lines: Line[] = []
+  const stream = new Writable({ decodeStrings: false, write (line, _encoding, done) { lines.push(JSON.parse(line)); done() } })
+  return { app: build(t, { LOG_LEVEL: 'info', ...env }, stream), lines }
+}

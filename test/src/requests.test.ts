@@ -1,0 +1,283 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { execFile } from 'node:child_process'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import dns from 'node:dns'
+import { once } from 'node:events'
+import https from 'node:https'
+import { connect, type AddressInfo } from 'node:net'
+import { resolve } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { test, type Test } from 'tap'
+import { disableKeepAlive } from '../../src/connections.js'
+import itemsUsers, { connections, httpServerOptions } from '../../src/index.js'
+import { cert, key } from '../support/certificate.js'
+import { connection, exchange, listen, open, request, written } from '../support/connection.js'
+import { onEveryEngine } from '../support/engines.js'
+import { build, invalidBody } from '../support/helper.js'
+
+const item = JSON.stringify({ id: 7, name: 'Kettle', price: 1.5 })
+
+onEveryEngine((t, address) => {
+  t.test('every request has the async context that was set around it', async t => {
+    const app = build(t, { DATABASE_URL: address() })
+    const contexts = new AsyncLocalStorage<string>()
+    // as an APM does
+    const emit: (event: string, ...args: unknown[]) => boolean = app.server.emit.bind(app.server)
+    Object.assign(app.server, {
+      emit (event: string, ...args: [{ url: string }]) {
+        return event === 'request' ? contexts.run(args[0].url, emit, event, ...args) : emit(event, ...args)
+      }
+    })
+    t.same(await wrongContexts(app, contexts), [])
+  })
+
+  t.test('every request has the async context that a diagnostics channel set for it', async t => {
+    const app = build(t, { DATABASE_URL: address() })
+    const contexts = new AsyncLocalStorage<string>()
+    const enter = (message: unknown) => contexts.enterWith((message as { request: { url: string } }).request.url)
+    subscribe('http.server.request.start', enter)
+    t.teardown(() => unsubscribe('http.server.request.start', enter))
+    t.same(await wrongContexts(app, contexts), [])
+  })
+
+  t.test('a GET that is pipelined behind a POST sees the new record, and behind a DELETE does not see it', async t => {
+    const { port } = await listen(build(t, { DATABASE_URL: address() }))
+    const user = JSON.stringify({ id: 7, name: 'Alan' })
+    const { send, socket } = connection(`http://127.0.0.1:${port}`)
+    for (let n = 0; n < 20; n++) {
+      const requests = [written('POST', '/api/users', user), written('GET', '/api/users/7'), written('DELETE', '/api/users/7'), written('GET', '/api/users/7')]
+      const answers = await Promise.all(requests.map(text => send(text)))
+      t.same(answers.map(({ status }) => status), [201, 200, 204, 404])
+    }
+    socket.destroy()
+  })
+})
+
+/** The contexts that hooks and handlers of concurrent requests have seen and that were not their own. */
+async function wrongContexts (app: FastifyInstance, contexts: AsyncLocalStorage<string>) {
+  const wrong: string[] = []
+  let seen = 0
+  const look = async ({ url }: { url: string }) => {
+    seen++
+    if (contexts.getStore() !== url) wrong.push(`${contexts.getStore()} at ${url}`)
+  }
+  app.addHook('onRequest', look)
+  app.addHook('preHandler', look)
+  app.addHook('onSend', look)
+  app.addHook('onResponse', look)
+  const url = await app.listen({ port: 0, host: '127.0.0.1' })
+  for (const concurrency of [1, 5, 100]) {
+    const clients = Array.from({ length: concurrency }, () => connection(url))
+    for (let n = 0; n < 8; n++) {
+      await Promise.all(clients.map(({ send }, client) => {
+        const path = `/api/items?client=${concurrency}.${client}.${n}`
+        return send(client % 2 ? written('POST', path, item) : written('GET', `${path}&limit=3`))
+      }))
+    }
+    for (const { socket } of clients) socket.destroy()
+  }
+  await app.close()
+  return seen === 8 * 106 * 4 ? wrong : [`${seen} looks`]
+}
+
+test('a request that throws before any hook does not affect the requests that came with it', async t => {
+  const script = `
+    import { connect } from 'node:net'
+    import Fastify from 'fastify'
+    import { httpServerOptions } from '${pathToFileURL(resolve('dist/src/index.js'))}'
+    let thrown = 0
+    process.on('uncaughtException', () => { thrown++ })
+    const app = Fastify({ ...httpServerOptions, rewriteUrl ({ url }) { if (url === '/throws') throw new Error('boom'); return url } })
+    app.get('/', async () => 'served')
+    const url = new URL(await app.listen({ port: 0 }))
+    const get = path => new Promise(resolve => {
+      let text = ''
+      const socket = connect(url.port, url.hostname)
+      socket.end('GET ' + path + ' HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n')
+      socket.on('data', chunk => { text += chunk })
+      socket.on('close', () => resolve(text))
+    })
+    const throwing = Array.from({ length: 20 }, () => get('/throws'))
+    const answers = await Promise.all(Array.from({ length: 20 }, () => get('/')))
+    console.log(answers.filter(text => text.endsWith('served')).length, thrown)
+    process.exit()`
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script], { env: { ...process.env, NODE_OPTIONS: '' } })
+  t.equal(stdout, '20 20\n')
+})
+
+test('a client that pipelines requests and does not read has few of them handled', async t => {
+  const app = build(t)
+  let handled = 0
+  app.addHook('onRequest', async () => { handled++ })
+  const { port } = await listen(app)
+  const sockets: { bytesRead: number }[] = []
+  app.server.on('connection', socket => sockets.push(socket))
+  const large = JSON.stringify({ id: 7, name: 'x'.repeat(1_000_000), price: 1 })
+  await exchange(port, request('POST', '/api/items', large))
+  handled = 0
+
+  const client = connect(port, '127.0.0.1').pause()
+  const get = written('GET', '/api/items/7')
+  const count = 1500
+  client.write(Buffer.concat(Array.from({ length: count }, () => get)))
+  client.write(Buffer.alloc(20_000_000, get))
+  let before
+  do {
+    before = handled
+    for (let n = 0; n < 50; n++) await turn()
+    await exchange(port, request('GET', '/livez')) // others are served meanwhile
+    handled--
+  } while (handled !== before)
+  t.ok(handled < 40, `${handled} of ${count} were handled, as many as the kernel keeps for the client`)
+  t.ok(Number(sockets.at(1)?.bytesRead) < 1_000_000, 'and no more of them were read')
+  client.destroy()
+})
+
+test('pipelined requests are all answered when the client reads', async t => {
+  const { port } = await listen(build(t))
+  const gets = Array.from({ length: 2000 }, (_, n) => written('GET', `/api/items?x=${n}`))
+  const client = open(port)
+  client.write(Buffer.concat([...gets, Buffer.from(request('GET', '/api/items/9'))]))
+  const text = String(await client.received)
+  t.equal(text.match(/HTTP\/1.1 200/g)?.length, 2000)
+  t.equal(text.match(/HTTP\/1.1 404/g)?.length, 1)
+})
+
+test('every response tells what happens to its connection and when it was sent', async t => {
+  for (const draining of [false, true]) {
+    const app = build(t, { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '100', CORS_ORIGIN: 'https://example.com' })
+    const { port } = await listen(app)
+    if (draining) disableKeepAlive(app.server)
+    const auth = { authorization: 'Bearer one' }
+    for (const [status, text, closes] of [
+      [200, written('GET', '/api/items', undefined, auth)],
+      [200, written('HEAD', '/api/items', undefined, auth)],
+      [201, written('POST', '/api/items', item, auth)],
+      [204, written('DELETE', '/api/users/1', undefined, auth)],
+      [204, written('OPTIONS', '/api/items', undefined, { origin: 'https://example.com', 'access-control-request-method': 'POST' })],
+      [400, written('POST', '/api/items', '{', auth)],
+      [400, written('POST', '/api/items', '{}', auth)],
+      [400, written('GET', '/%zz')],
+      [400, Buffer.from('nonsense\r\n\r\n'), true],
+      [400, Buffer.from('GET / HTTP/1.1\r\n\r\n'), true],
+      [401, written('GET', '/api/items')],
+      [404, written('GET', '/api/items/9', undefined, auth)],
+      [404, written('GET', '/nope')],
+      [405, written('PUT', '/api/items', '{}', auth)],
+      [413, written('POST', '/api/items', 'x'.repeat(2_000_000), auth)],
+      [414, written('GET', `/api/items/${'9'.repeat(200)}`, undefined, auth)],
+      [417, written('GET', '/api/items', undefined, { expect: 'magic' }), true],
+      [200, written('GET', '/docs')],
+      [200, written('GET', '/livez')]
+    ] as [number, Buffer, boolean?][]) {
+      const { send, socket } = connection(`http://127.0.0.1:${port}`)
+      const answer = await send(text, text.toString('latin1', 0, 4) === 'HEAD')
+      t.equal(answer.status, status, text.toString('latin1', 0, 60))
+      t.equal(answer.headers.connection, draining || closes ? 'close' : 'keep-alive')
+      t.ok(Date.parse(String(answer.headers.date)))
+      if (draining || closes) await once(socket, 'close')
+      else t.equal((await send(written('GET', '/livez'))).status, 200)
+      socket.destroy()
+    }
+  }
+})
+
+test('an HTTP/1.0 client that keeps its connection is told so on errors too', async t => {
+  const { port } = await listen(build(t))
+  const { send, socket } = connection(`http://127.0.0.1:${port}`)
+  for (const [path, status] of [['/api/items/9', 404], ['/api/items/x', 400], ['/nope', 404], ['/api/items/1', 200]] as const) {
+    const answer = await send(`GET ${path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n`)
+    t.equal(answer.status, status)
+    t.equal(answer.headers.connection, 'keep-alive')
+  }
+  socket.destroy()
+})
+
+test('a Host that is missing, sent twice or invalid is 400', async t => {
+  const { port } = await listen(build(t))
+  const get = async (...hosts: string[]) => {
+    const text = await exchange(port, `GET /api/items HTTP/1.1\r\n${hosts.map(host => `Host: ${host}\r\n`).join('')}Connection: close\r\n\r\n`)
+    return { status: Number(text.slice(9, 12)), body: JSON.parse(text.slice(text.indexOf('\r\n\r\n'))) }
+  }
+  for (const host of ['x', 'shop.example:8080', '127.0.0.1', '[::1]:3000', '', 'x:', 'a_b', 'xn--bcher-kva.example']) t.equal((await get(host)).status, 200, host)
+  for (const host of ['a b', 'x/y', 'x:y', 'user@x', 'x?y', '[::1', 'x"', 'x\x80', 'http://x']) {
+    t.same(await get(host), { status: 400, body: invalidBody('headers', ['/host', 'must be a host name and an optional port']) }, host)
+  }
+  t.same((await get('a', 'b')).body, invalidBody('headers', ['/host', 'must be sent only once']))
+  t.same((await get('a', 'a')).body, invalidBody('headers', ['/host', 'must be sent only once']))
+  t.same((await get()).body, invalidBody('headers', ['/host', 'is required']))
+})
+
+test('a request that is refused by its headers gets no 100 Continue, and its connection is closed', async t => {
+  const { port } = await listen(build(t, { AUTH_TOKENS: 'one' }))
+  const expectant = (path: string, ...headers: string[]) => exchange(port, `POST ${path} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n${headers.join('\r\n')}\r\n\r\n`)
+  for (const [status, text] of [
+    [401, await expectant('/api/items', 'Content-Length: 10')],
+    [413, await expectant('/api/items', 'Content-Length: 2000000', 'Authorization: Bearer one')],
+    [404, await expectant('/nope', 'Content-Length: 10')]
+  ] as const) {
+    t.match(text, new RegExp(`^HTTP/1.1 ${status} `))
+    t.match(text, /\r\nconnection: close\r\n/i)
+    t.notMatch(text, '100 Continue')
+  }
+})
+
+test('a request that is not refused gets 100 Continue once, when its body is read', async t => {
+  const { port } = await listen(build(t))
+  for (const [headers, after] of [['', /keep-alive/], ['Connection: close\r\n', /close/]] as const) {
+    const client = open(port)
+    client.write(`POST /api/items HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: ${item.length}\r\n${headers}\r\n`)
+    const [first] = await once(client, 'data')
+    t.equal(String(first), 'HTTP/1.1 100 Continue\r\n\r\n')
+    client.write(item)
+    const [second] = await once(client, 'data')
+    t.match(String(second), /^HTTP\/1.1 201 /)
+    t.match(/connection: (.+)\r/i.exec(String(second))?.[1], after)
+    client.destroy()
+  }
+})
+
+test('the options serve HTTPS, and refuse HTTP/2 with a clear error', async t => {
+  const app = Fastify({ ...httpServerOptions, https: { key, cert } })
+  t.teardown(() => app.close())
+  app.register(connections, { stalledAfter: 60_000 })
+  app.register(itemsUsers, { prefix: '/api' })
+  const url = await app.listen({ port: 0, host: '127.0.0.1' })
+  t.match(url, /^https:/)
+  const agent = new https.Agent({ ca: cert, keepAlive: true })
+  for (let n = 0; n < 3; n++) {
+    const [response] = await once(https.get(`${url}/api/items`, { agent }), 'response')
+    t.equal(response.statusCode, 200)
+    t.equal(String(Buffer.concat(await response.toArray())), '[{"id":1,"name":"Lamp","price":42.5}]')
+  }
+  agent.destroy()
+  for (const options of [{ http2: true }, { http2: true, https: { key, cert } }] as object[]) {
+    t.throws(() => Fastify({ ...httpServerOptions, ...options }), { message: /^httpServerOptions cannot serve HTTP\/2\./ })
+  }
+})
+
+test('localhost is every address that it has', async t => {
+  const { lookup } = dns
+  t.teardown(() => { dns.lookup = lookup })
+  const twoAddresses = [{ address: '127.0.0.1', family: 4 }, { address: '127.0.0.2', family: 4 }, { address: '192.0.2.1', family: 4 }]
+  dns.lookup = ((name: string, options: { all?: boolean }, done: (...results: unknown[]) => void) =>
+    name === 'localhost' && options.all ? done(null, twoAddresses) : lookup(name, options, done)) as typeof lookup
+  const app = host(t)
+  app.get('/', async () => 'served')
+  const { port } = new URL(await app.listen({ port: 0, host: 'localhost' }))
+  for (const address of ['127.0.0.1', '127.0.0.2']) t.equal(await (await fetch(`http://${address}:${port}/`)).text(), 'served')
+  await app.close()
+  for (const address of ['127.0.0.1', '127.0.0.2']) await t.rejects(fetch(`http://${address}:${port}/`))
+  const one = host(t)
+  await one.listen({ port: 0, host: '127.0.0.1' })
+  await t.rejects(fetch(`http://127.0.0.2:${(one.server.address() as AddressInfo).port}/`))
+})
+
+function host (t: Test) {
+  const app = Fastify(httpServerOptions)
+  t.teardown(() => app.close())
+  return app
+}

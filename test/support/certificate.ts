@@ -1,0 +1,20 @@
+/** A certificate for localhost that signs itself, and its key. It is for tests only. */
+export const key = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg/yagc7qIxlvwEPsw
+oGoSyv600escvr0stLyYrmoRxJWhRANCAASEiFPyRyWIOwrq8RNiB8/nQnBdN7nA
+GnlH5M0Fm3wBSkIIk9BTP2IIpN4+MAdtv7Ho0/snTikq4XHbmUtGeBDV
+-----END PRIVATE KEY-----
+`
+
+export const cert = `-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUN95E74nxtTDnJSaErym8usL9yIEwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTExNTE5MzgyMVoYDzIxMjYxMDIy
+MTkzODIxWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAASEiFPyRyWIOwrq8RNiB8/nQnBdN7nAGnlH5M0Fm3wBSkIIk9BTP2II
+pN4+MAdtv7Ho0/snTikq4XHbmUtGeBDVo28wbTAdBgNVHQ4EFgQUrsieb9WM9Fos
++HixIGTSfy+Sn3cwHwYDVR0jBBgwFoAUrsieb9WM9Fos+HixIGTSfy+Sn3cwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIgLQ+ceqGBcws9o6yvAqBKERFB2XWxLS/gs5BucC//D1ECIQC7
+xhxkvN7sM/9HfghliS8fNqIvc/E6Dcepj2DlPJw4Pg==
+-----END CERTIFICATE-----
+`
