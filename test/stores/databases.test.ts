@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { engineAt } from '../../plugins/stores/engines.js'
 import { databaseDefaults } from '../../schemas/config.js'
-import { item, onDatabases, onPostgres, things, until } from '../support/databases.js'
+import { item, onDatabases, onPostgres, things } from '../support/databases.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build, invalidBody } from '../support/helper.js'
 import { start } from '../support/process.js'
+import { until } from '../support/until.js'
 
 const json = { 'content-type': 'application/json' }
 

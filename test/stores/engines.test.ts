@@ -6,10 +6,11 @@ import Database from 'libsql'
 import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
 import { Item } from '../../schemas/item.js'
-import { item, onPostgres, postgres, things, unavailable, until } from '../support/databases.js'
+import { item, onPostgres, postgres, things, unavailable } from '../support/databases.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 import { start } from '../support/process.js'
+import { until } from '../support/until.js'
 
 test('on SQLite, a closed service leaves one file, whatever its name', async t => {
   const folder = newFolder(t)

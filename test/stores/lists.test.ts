@@ -10,12 +10,13 @@ import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
-import { item, onDatabases, onPostgres, things, unavailable, until } from '../support/databases.js'
+import { item, onDatabases, onPostgres, things, unavailable } from '../support/databases.js'
 import { newFolder } from '../support/folder.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
 import { start } from '../support/process.js'
+import { until } from '../support/until.js'
 
 const json = { 'content-type': 'application/json' }
 

@@ -3,10 +3,11 @@ import { execFileSync } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newFolder } from '../support/folder.js'
+import { until } from '../support/until.js'
 import type { Postgres } from '../support/postgres.js'
 import { startRedis } from '../support/redis.js'
 import { ledger } from './ledger.js'
-import { serve, until, type Scope } from './service.js'
+import { serve, type Scope } from './service.js'
 
 /** How long the service waits for a database, in milliseconds. */
 const patience = 1000

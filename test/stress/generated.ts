@@ -2,9 +2,10 @@ import { equal, ok } from 'node:assert/strict'
 import { isUtf8 } from 'node:buffer'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
+import { curl, type Sent } from '../support/curl.js'
 import { checkFor, type Document, type Operation } from '../support/document.js'
 import { connection, written, type Answer } from '../support/connection.js'
-import { curl, requestsOf, type Sent } from './requests.js'
+import { requestsOf } from './requests.js'
 import { seedOf } from './seed.js'
 
 /** What an answer must be: a status, or one of several where the document leaves it open, and a body. */

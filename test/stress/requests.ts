@@ -1,13 +1,7 @@
 import { METHODS } from 'node:http'
 import fc from 'fast-check'
+import type { Sent } from '../support/curl.js'
 import type { Document, Operation, Schema } from '../support/document.js'
-
-export interface Sent {
-  method: string
-  target: string
-  headers: Record<string, string>
-  body?: Buffer
-}
 
 /** Requests that the document describes, requests that are nearly so, and others. */
 export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent> {
@@ -134,15 +128,4 @@ const otherHeaders = fc.dictionary(
 /** The same JSON with its letters escaped. */
 function escaped (json: string) {
   return json.replaceAll(/(?<!\\)[g-m]/g, letter => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`)
-}
-
-/** A request as a line for the shell. */
-export function curl (url: string, { method, target, headers, body }: Sent) {
-  const quoted = (text: string) => `$'${text.replaceAll(/['\\]|[^\x20-\x7e]/g, character => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)}'`
-  return [
-    `curl --include --path-as-is --globoff --request ${method} ${quoted(url + target)}`,
-    ...method === 'HEAD' ? ['--head'] : [],
-    ...Object.entries(headers).map(([name, value]) => `--header ${quoted(value.trim() ? `${name}: ${value}` : `${name};`)}`),
-    ...body ? [`--data-binary @<(base64 --decode <<< ${body.toString('base64')})`] : []
-  ].join(' ')
 }

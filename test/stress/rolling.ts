@@ -5,9 +5,10 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newFolder } from '../support/folder.js'
+import { until } from '../support/until.js'
 import { freePort, type Postgres } from '../support/postgres.js'
 import { ledger } from './ledger.js'
-import { serve, until, type Scope } from './service.js'
+import { serve, type Scope } from './service.js'
 
 /** How long an instance serves on after a signal, and how long nginx leaves it alone when it says that it is not ready. */
 const delay = 1000

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { freePort } from '../support/postgres.js'
 import { start, type How } from '../support/process.js'
+import { until } from '../support/until.js'
 
 /** What runs one of these: a test, or the long form of it. A comment tells how far it is. */
 export type Scope = Pick<Test, 'teardown' | 'comment'>
@@ -18,12 +18,4 @@ export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How
     return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
   })
   return { url, process: service.process, exit: service.exit, errors: service.errors }
-}
-
-export async function until (condition: () => Promise<boolean>, seconds = 20) {
-  const deadline = performance.now() + seconds * 1000
-  while (!await condition()) {
-    if (performance.now() > deadline) throw new Error(`It has not come to pass within ${seconds} seconds`)
-    await sleep(10)
-  }
 }

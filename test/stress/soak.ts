@@ -2,8 +2,9 @@ import { equal } from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connection, written, type Connection } from '../support/connection.js'
+import { until } from '../support/until.js'
 import { quantile } from './figures.js'
-import { serve, until, type Scope, type Service } from './service.js'
+import { serve, type Scope, type Service } from './service.js'
 
 /** What the service is like at a moment: its memory, after garbage was collected, its handles, the timers that keep it running, and its latency. */
 interface Look {

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs'
-import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import pg from 'pg'
 import tap, { test, type Test } from 'tap'
@@ -113,8 +112,4 @@ function commits (log: Buffer) {
   let count = 0
   for (let at = 32; at < log.length; at += 24 + pageSize) if (log.readUInt32BE(at + 4) > 0) count++
   return count
-}
-
-export async function until (condition: () => Promise<boolean>) {
-  while (!await condition()) await sleep(20)
 }

