@@ -7,6 +7,7 @@ import { readConfig } from '../../src/config.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { start, takenPort } from '../support/process.js'
+import { until } from '../support/until.js'
 
 const defaults = {
   HOST: '127.0.0.1',
@@ -40,7 +41,7 @@ test('the README lists every variable with its default and description', async t
 })
 
 test('a bad configuration ends the process with one message that names every fault', async t => {
-  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_POOL_SIZE: '1', BODY_LIMIT: '0', DOCS: 'yes' })
+  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_POOL_SIZE: '1', BODY_LIMIT: '0', DOCS: 'yes' }, { built: true })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
   t.equal(server.errors(), [
@@ -59,7 +60,7 @@ test('a bad configuration ends the process with one message that names every fau
 
 test('a port that is taken is one clear line', async t => {
   const { port } = await takenPort(t)
-  const server = start(t, { PORT: String(port) })
+  const server = start(t, { PORT: String(port) }, { built: true })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
   t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is taken; set PORT to another one.\n`)
@@ -91,7 +92,7 @@ test('it says where it is, logs one line a request, but for probes, and ends on 
 })
 
 test('without the pages, it does not speak of them', async t => {
-  const server = start(t, { DOCS: 'false', API_PREFIX: '/v2' })
+  const server = start(t, { DOCS: 'false', API_PREFIX: '/v2' }, { built: true })
   const url = await server.url
   t.equal(JSON.parse(server.output().trim()).msg, `API at ${url}/v2`)
   t.equal((await fetch(`${url}/v2/items`)).status, 200)
@@ -101,16 +102,17 @@ test('without the pages, it does not speak of them', async t => {
 })
 
 test('on SIGTERM readiness turns 503, requests in flight finish and the process exits 0', async t => {
-  const server = start(t)
-  const { port } = new URL(await server.url)
+  const server = start(t, {}, { built: true })
+  const url = await server.url
+  const { port } = new URL(url)
   const slow = open(Number(port))
   const probe = open(Number(port))
   slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
   probe.write('GET /readyz HTTP/1.1\r\n')
-  await sleep(100)
+  await fetch(`${await server.url}/livez`) // until that has come
   server.process.kill('SIGTERM')
   await server.says('closing on SIGTERM')
-  await sleep(100)
+  await until(() => fetch(`${url}/livez`).then(() => false, () => true))
   probe.write('Host: x\r\n\r\n')
   t.match(String(await probe.received), /^HTTP\/1.1 503 .*connection: close.*\r\n\r\n{"detail":"Shutting down"}$/is)
   slow.write('"name":"x","price":1}')
@@ -119,15 +121,13 @@ test('on SIGTERM readiness turns 503, requests in flight finish and the process 
 })
 
 test('connections that nobody has used do not hold it up', async t => {
-  const server = start(t)
+  const server = start(t, { SHUTDOWN_TIMEOUT: '60000' }, { built: true })
   const { port } = new URL(await server.url)
   const unused = open(Number(port))
   await once(unused, 'connect')
   await fetch(await server.url)
   server.process.kill('SIGTERM')
-  const began = performance.now()
   t.same(await server.exit, [0, null])
-  t.ok(performance.now() - began < 3000)
   t.equal(String(await unused.received), '')
 })
 
@@ -137,12 +137,11 @@ test('a signal that comes twice at once, as Ctrl-C does through npm, is one', as
     const { port } = new URL(await server.url)
     const slow = open(Number(port))
     slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
-    await sleep(100)
+    await fetch(`${await server.url}/livez`) // until that has come
     server.process.kill('SIGINT')
     if (pause) await sleep(pause)
     server.process.kill('SIGINT')
     await server.says('closing on SIGINT')
-    await sleep(20)
     slow.write('"name":"x","price":1}')
     t.match(String(await slow.received), /^HTTP\/1.1 201 /)
     t.same(await server.exit, [0, null])
@@ -154,10 +153,10 @@ test('a second signal ends it at once', async t => {
   const { port } = new URL(await server.url)
   const hanging = open(Number(port))
   hanging.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
-  await sleep(100)
+  await fetch(`${await server.url}/livez`) // until that has come
   server.process.kill('SIGTERM')
   await server.says('closing on SIGTERM')
-  await sleep(600)
+  await sleep(600) // for a signal that comes sooner is the same one
   server.process.kill('SIGTERM')
   t.same(await server.exit, [1, null])
   t.match(server.output(), /second SIGTERM, exiting/)
@@ -185,7 +184,7 @@ test('a port that is taken is one clear line, and the end, whatever else has sta
 })
 
 test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and then closes', async t => {
-  const server = start(t, { SHUTDOWN_DELAY: '700' })
+  const server = start(t, { SHUTDOWN_DELAY: '3000' })
   const url = await server.url
   server.process.kill('SIGTERM')
   const began = performance.now()
@@ -197,17 +196,15 @@ test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and the
   t.equal(status, 200)
   t.equal(headers.get('connection'), 'close', 'whoever keeps a connection finds another one')
   t.same(await server.exit, [0, null])
-  t.ok(performance.now() - began >= 700)
+  t.ok(performance.now() - began >= 3000)
 })
 
 test('a signal that comes before it serves ends it at once', async t => {
   const { server: taken, port } = await takenPort(t)
-  const server = start(t, { SHUTDOWN_DELAY: '20000', SHUTDOWN_TIMEOUT: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' })
-  await once(taken, 'connection')
-  const began = performance.now()
+  const server = start(t, { SHUTDOWN_DELAY: '600000', SHUTDOWN_TIMEOUT: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' }, { built: true })
+  await Promise.race([once(taken, 'connection'), server.exit])
   server.process.kill('SIGTERM')
-  await server.exit
-  t.ok(performance.now() - began < 10_000)
+  t.ok(await server.exit, 'not after ten minutes')
 })
 
 test('a request that never ends is given SHUTDOWN_TIMEOUT', async t => {
@@ -215,9 +212,7 @@ test('a request that never ends is given SHUTDOWN_TIMEOUT', async t => {
   const { port } = new URL(await server.url)
   const slow = open(Number(port))
   slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
-  await sleep(100)
+  await fetch(`${await server.url}/livez`) // until that has come
   server.process.kill('SIGTERM')
-  const began = performance.now()
   t.same(await server.exit, [1, null])
-  t.ok(performance.now() - began < 3000)
 })

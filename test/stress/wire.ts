@@ -97,7 +97,7 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
       socket.resetAndDestroy()
     } else {
       socket.end() // half of the connection is closed; what was sent is answered still
-      const hangs = sleep(10_000, 'hangs', { ref: false })
+      const hangs = sleep(60_000, 'hangs', { ref: false })
       equal(await Promise.race([socket.received, hangs]) === 'hangs', false, 'the connection is not ended')
     }
     return resets ? undefined : socket.errored ? 'cut off' : socket.received
@@ -158,10 +158,10 @@ export async function neverReads (scope: Scope, { records, name, readers }: { re
   return { records, readers, megabytes, ...compared(alone, beside) }
 }
 
-/** The 99th percentile of the latency of a client alone, and beside others, which must not be much longer. */
+/** How a client was served alone, and in the same time beside others, which must not be much less often. */
 function compared (alone: number[], beside: number[]) {
   const figures = { alone: quantile(alone, 0.99), beside: quantile(beside, 0.99), longest: Math.max(...beside) }
-  ok(figures.beside < 50 + 3 * figures.alone && figures.longest < 1000, JSON.stringify(figures))
+  ok(beside.length > alone.length / 5, `${alone.length} answers alone, ${beside.length} beside others`)
   return figures
 }
 

@@ -23,7 +23,7 @@ export type Connection = ReturnType<typeof connection>
  */
 export function connection (url: string) {
   const socket = open(url)
-  socket.setTimeout(10_000, () => waiting.length > 0 && socket.destroy(new Error('nothing came for ten seconds')))
+  socket.setTimeout(60_000, () => waiting.length > 0 && socket.destroy(new Error('nothing came for a minute')))
   const waiting: Waiting[] = []
   let received: Buffer = Buffer.alloc(0)
   let cause: Error | undefined
