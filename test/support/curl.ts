@@ -12,6 +12,6 @@ export function curl (url: string, { method, target, headers, body }: Sent) {
     `curl --include --path-as-is --globoff --request ${method} ${quoted(url + target)}`,
     ...method === 'HEAD' ? ['--head'] : [],
     ...Object.entries(headers).map(([name, value]) => `--header ${quoted(value.trim() ? `${name}: ${value}` : `${name};`)}`),
-    ...body ? [`--data-binary @<(base64 --decode <<< ${body.toString('base64')})`] : []
+    ...body ? [/^[\x20-\x7e]*$/.test(String(body)) ? `--data-binary ${quoted(String(body))}` : `--data-binary @<(base64 --decode <<< ${body.toString('base64')})`] : []
   ].join(' ')
 }

@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs'
 import { STATUS_CODES } from 'node:http'
 import { pipeline, Readable, Transform } from 'node:stream'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Test } from 'tap'
+import { curl } from './curl.js'
 
 /** An answer, and the path in the document that it is an answer of. */
 interface Answer {
@@ -20,9 +21,15 @@ type Check = (answer: Answer) => string | undefined
 /** By the settings that a document follows from. */
 const checks = new Map<string, Check>()
 
-/** Holds every answer of an app against the document of the app: its status, its content type and its body. */
+/**
+ * Holds every answer of an app against the document of the app: its status, its content type and its body. When a check
+ * fails, the newest request is told as a curl command.
+ */
 export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
+  let newest: FastifyRequest | undefined
+  t.on('res', result => { if (!(result as { ok: boolean }).ok && newest) t.comment(commandOf(newest)) })
   app.addHook('onSend', async function holdAgainstDocument (request, reply, body) {
+    newest = request
     const check = checks.get(settings) ?? checkFor(app.swagger())
     checks.set(settings, check)
     const { method, routeOptions, is404 } = request
@@ -48,6 +55,12 @@ export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
       return body
     }
   })
+}
+
+/** A request as a command for the service that `npm start` starts. */
+function commandOf ({ method, url, headers: { host, connection, 'user-agent': client, 'content-length': length, ...headers }, body }: FastifyRequest) {
+  const sent = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]))
+  return curl('http://127.0.0.1:3000', { method, target: url, headers: sent, body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)) })
 }
 
 /** As `fetch`, but that answers are held against the document of the service as it is by default. */

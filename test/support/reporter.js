@@ -1,0 +1,49 @@
+import { Transform } from 'node:stream'
+
+/** Shows a line for each test file and what has failed in it. `npm test -- --reporter=tap` shows everything. */
+export default class Reporter extends Transform {
+  #rest = ''
+  #lines = []
+
+  _transform (chunk, _encoding, done) {
+    const lines = (this.#rest + chunk).split('\n')
+    this.#rest = lines.pop()
+    for (const line of lines) this.#take(line)
+    done()
+  }
+
+  #take (line) {
+    const [, outcome, file, seconds] = /^(not ok|ok) \d+ - (.+?)(?: # time=([\d.]+)ms)?(?: {)?$/.exec(line) ?? []
+    if (outcome && !line.endsWith('{')) {
+      const text = this.#lines.join('\n')
+      const count = text.match(/^ +(not )?ok /gm)?.length ?? 0
+      this.push(`${outcome} ${file} (${count} checks, ${(Number(seconds) / 1000).toFixed(1)} s)\n`)
+      for (const skipped of text.matchAll(/^ +ok \d+ - (.+?) # SKIP ?(.*)$/gm)) this.push(`  skipped: ${skipped[1]}: ${skipped[2]}\n`)
+      if (outcome === 'not ok') this.push(failuresIn(this.#lines))
+      this.#lines = []
+    } else if (/^(Bail out!|# \{|# time=)/.test(line)) this.push(`${line}\n`)
+    else this.#lines.push(line)
+  }
+}
+
+/** The checks that failed, each with the titles of the tests around it, and the request that was sent before it. */
+function failuresIn (lines) {
+  const titles = []
+  const shown = []
+  for (let n = 0; n < lines.length; n++) {
+    const line = lines[n]
+    const depth = line.search(/\S/) / 4
+    const [, title] = /^ +# Subtest: (.+)$/.exec(line) ?? []
+    if (title) titles.splice(depth - 1, Infinity, title)
+    const isCheck = / *not ok \d+/.test(line) && !line.includes(`- ${titles[depth - 1]}`)
+    if (isCheck) shown.push(`  ${titles.slice(0, depth - 1).join(' > ')}`, `    ${line.trim()}`, ...detailsAfter(lines, n))
+    if (/^ +# curl /.test(line)) shown.push(`      ${line.trim().slice(2)}`)
+  }
+  return `${shown.join('\n')}\n`
+}
+
+/** The block of details below a check. */
+function detailsAfter (lines, n) {
+  const end = lines.findIndex((line, at) => at > n && line.trim() === '...')
+  return lines[n + 1]?.trim() === '---' ? lines.slice(n + 2, end) : []
+}
