@@ -3,6 +3,7 @@ import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
+import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 
 const run = promisify(execFile)
@@ -12,6 +13,7 @@ const env = {
 }
 
 test('who follows the guide to a third collection has one, on all engines', { timeout: 240_000 }, async t => {
+  ensureBuilt()
   const folder = newFolder(t)
   for (const path of ['src', 'plugins', 'schemas', 'test', 'scripts', 'dist', 'package.json', 'tsconfig.json', 'openapi.json']) {
     cpSync(path, `${folder}/${path}`, { recursive: true })

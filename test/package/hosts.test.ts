@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import tap, { test, type Test } from 'tap'
+import { ensureBuilt } from '../support/built.js'
 import { invalidBody } from '../support/helper.js'
 import { freePort } from '../support/postgres.js'
 
@@ -18,6 +19,7 @@ const { version, dependencies, devDependencies } = JSON.parse(readFileSync('pack
 /** A folder with the hosts in it, in which the package is installed as its users install it. */
 const folder = mkdtempSync(join(tmpdir(), 'hosts-'))
 tap.teardown(() => rmSync(folder, { recursive: true, force: true }))
+ensureBuilt()
 cpSync('test/package/hosts', folder, { recursive: true })
 await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { env })
 writeFileSync(join(folder, 'package.json'), JSON.stringify({
@@ -99,7 +101,7 @@ test('registered twice, it is two, with collections of their own or the same', a
     t.ok(ids.includes('listItems') && ids.includes('listItemsApiV2'))
     const file = join(folder, 'twice.json')
     writeFileSync(file, JSON.stringify(document))
-    t.match((await run('npx', ['redocly', 'lint', file], { env })).stderr, /is valid/)
+    t.match((await run('node_modules/.bin/redocly', ['lint', file], { env })).stderr, /is valid/)
   }
 })
 
@@ -197,7 +199,7 @@ test('closing a host closes the stores, and nothing keeps its process', async t 
 
 test('its types are found, however it is resolved', async t => {
   // It exits with 1 where there is a problem.
-  await t.resolves(run('npx', ['attw', join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
+  await t.resolves(run('node_modules/.bin/attw', [join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
 })
 
 test('it compiles in a strict host that checks the types of all its packages', async t => {

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
+import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 
@@ -12,6 +13,7 @@ const run = promisify(execFile)
 const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 
 test('the package holds what a user needs and nothing else', async t => {
+  ensureBuilt()
   const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'])
   const files: string[] = JSON.parse(stdout)[0].files.map(({ path }: { path: string }) => path)
   const expected = /^(dist\/(src|plugins|schemas)\/.+\.(js|d\.ts)|dist\/redoc\/.+|openapi\.json|package\.json|README\.md|LICENSE)$/
@@ -65,13 +67,13 @@ test('a client is generated from the document, compiles strictly and does every 
   const folder = newFolder(t)
   cpSync('test/package/client', folder, { recursive: true })
   symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
-  await run('npx', ['openapi-typescript', 'openapi.json', '--output', `${folder}/schema.d.ts`], { env })
+  await run('node_modules/.bin/openapi-typescript', ['openapi.json', '--output', `${folder}/schema.d.ts`], { env })
   writeFileSync(`${folder}/package.json`, '{"type":"module"}')
   writeFileSync(`${folder}/tsconfig.json`, JSON.stringify({
     compilerOptions: { strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, module: 'nodenext', target: 'es2022', types: ['node'] },
     files: ['client.ts']
   }))
-  const { stdout: faults } = await run('npx', ['tsc', '--project', folder], { env }).catch(error => error)
+  const { stdout: faults } = await run('node_modules/.bin/tsc', ['--project', folder], { env }).catch(error => error)
   t.equal(faults, '')
 
   const app = build(t)

@@ -7,7 +7,9 @@ import { ensureBuilt } from './built.js'
 /** How to start the service: from its source, which counts for coverage, or as it is built, which is faster. */
 const source = [...process.execArgv, 'src/server.ts']
 const built = ['dist/src/server.js']
-const uncovered = { NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+
+/** For a process of Node that is not to load what tap needs, which takes seconds. */
+export const uncovered = { NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 
 export interface How {
   /** A module that runs first. */
