@@ -4,6 +4,7 @@ import { rateHeaders } from '../../schemas/http.js'
 import { describeFailure, tooManyRequests, type RouteSchema } from '../http/errors.js'
 import { withDriver } from '../stores/engines.js'
 import { digestOf } from '../stores/idempotency.js'
+import { MemoryStore } from './rate-limit-store.js'
 
 export interface RateLimitOptions {
   /** How many requests a client may make in a window. */
@@ -23,8 +24,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
   await app.register(fastifyRateLimit, {
     max,
     timeWindow,
-    redis: redis && await connect(app, redis),
-    nameSpace: 'fastify-items-users:',
+    ...redis ? { redis: await connect(app, redis), nameSpace: 'fastify-items-users:' } : { store: MemoryStore },
     skipOnError: true,
     keyGenerator: request => tokenOf(request) ?? normalizeIP(request.ip),
     errorResponseBuilder: tooManyRequests

@@ -1,0 +1,50 @@
+import type { FastifyRateLimitStore } from '@fastify/rate-limit'
+
+/** How many clients are counted at once; the oldest window is dropped for one more. */
+const maxClients = 100_000
+
+type Done = Parameters<FastifyRateLimitStore['incr']>[1]
+
+/**
+ * Counts requests in memory. The package's own `LocalStore` hands out the counter itself, which other requests change
+ * before it is read, so that simultaneous requests all see the highest count.
+ */
+export class MemoryStore implements FastifyRateLimitStore {
+  /** By their start, since a new window is added at the end. */
+  readonly #windows = new Map<string, { current: number, end: number }>()
+
+  incr (key: string, done: Done, timeWindow: number) {
+    const now = performance.now()
+    const window = this.#open(key, now) ?? this.#start(key, now, timeWindow)
+    window.current++
+    done(null, { current: window.current, ttl: window.end - now })
+  }
+
+  /** Gives the count without changing it. */
+  read (key: string, done: Done) {
+    const now = performance.now()
+    const { current, end } = this.#open(key, now) ?? { current: 0, end: now }
+    done(null, { current, ttl: end - now })
+  }
+
+  /** Counts on its own for a route that has a limit of its own. */
+  child () {
+    return new MemoryStore()
+  }
+
+  #open (key: string, now: number) {
+    const window = this.#windows.get(key)
+    return window && window.end > now ? window : undefined
+  }
+
+  #start (key: string, now: number, timeWindow: number) {
+    const window = { current: 0, end: now + timeWindow }
+    this.#windows.delete(key)
+    for (const [oldest, { end }] of this.#windows) {
+      if (end > now && this.#windows.size < maxClients) break
+      this.#windows.delete(oldest)
+    }
+    this.#windows.set(key, window)
+    return window
+  }
+}

@@ -1,0 +1,132 @@
+import { once } from 'node:events'
+import Fastify from 'fastify'
+import { test, type Test } from 'tap'
+import { MemoryStore } from '../../plugins/guards/rate-limit-store.js'
+import itemsUsers, { auth, rateLimit } from '../../src/index.js'
+import { build } from '../support/helper.js'
+import { startRedis } from '../support/redis.js'
+import { connection, written, type Answer } from '../support/connection.js'
+
+const max = 10
+const item = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+/** Twenty requests of all kinds, as they are written. */
+function mixed (headers: Record<string, string>[]) {
+  const kinds = [['GET', '/api/items'], ['POST', '/api/items', item], ['GET', '/api/nope'], ['DELETE', '/api/users/9'], ['PUT', '/api/items', item], ['POST', '/api/items', '{']] as const
+  return Array.from({ length: 2 * max }, (_, n) => {
+    const [method, path, body] = kinds[n % kinds.length] ?? kinds[0]
+    return written(method, path, body, headers[n % headers.length])
+  })
+}
+
+const requests: Record<string, { env?: object, texts: Buffer[] }> = {
+  GETs: { texts: Array(2 * max).fill(written('GET', '/api/items')) },
+  'requests of all kinds': { texts: mixed([{}]) },
+  'requests of all kinds with a valid token': { env: { AUTH_TOKENS: 'one' }, texts: mixed([bearer('one')]) },
+  'requests of all kinds with wrong tokens and without a token': { env: { AUTH_TOKENS: 'one' }, texts: mixed([bearer('two'), {}, { authorization: 'Basic b25l' }]) }
+}
+
+onEachStore((t, redis, arrivals) => {
+  for (const [name, { env, texts }] of Object.entries(requests)) {
+    t.test(`20 simultaneous ${name}: 10 are served, each with its own X-RateLimit-Remaining`, async t => {
+      for (const { instances, connections } of arrivals) {
+        const REDIS_URL = redis()
+        const urls = []
+        for (let n = 0; n < instances; n++) {
+          const app = build(t, { RATE_LIMIT_MAX: String(max), ...REDIS_URL && { REDIS_URL }, ...env })
+          urls.push(await app.listen({ port: 0, host: '127.0.0.1' }))
+        }
+        holdsToLimit(t, await sendAtOnce(urls, connections, texts), `on ${connections} connections`)
+      }
+    })
+  }
+
+  t.test('a route of a host may have a limit of its own, which is counted on its own', async t => {
+    const app = host(t, redis(), async token => token === 'right')
+    await app.after()
+    app.get('/rare', { config: { rateLimit: { max: 1 } } }, async () => 'rare')
+    const statuses = []
+    for (const url of ['/rare', '/rare', '/api/items']) statuses.push((await app.inject({ url, headers: bearer('right') })).statusCode)
+    t.same(statuses, [200, 429, 200])
+  })
+
+  t.test('clients with valid tokens behind one address each have their own limit', async t => {
+    const REDIS_URL = redis()
+    const app = build(t, { RATE_LIMIT_MAX: String(max), AUTH_TOKENS: 'one,two,three', ...REDIS_URL && { REDIS_URL } })
+    const url = await app.listen({ port: 0, host: '127.0.0.1' })
+    const clients = ['one', 'two', 'three'].map(token => sendAtOnce([url], 20, mixed([bearer(token)])))
+    for (const answers of await Promise.all(clients)) holdsToLimit(t, answers, 'each client')
+    t.equal((await app.inject('/api/items')).headers['x-ratelimit-remaining'], '9', 'and nothing was counted against the address')
+  })
+})
+
+test('the counts in memory are bounded: expired windows are dropped, and the oldest of more than 100,000', async t => {
+  const store = new MemoryStore()
+  const count = (key: string, timeWindow = 60_000) => new Promise(resolve => store.incr(key, (_error, result) => resolve(result?.current), timeWindow))
+  const read = (key: string) => new Promise(resolve => store.read(key, (_error, result) => resolve(result?.current)))
+  await count('brief', 1)
+  const start = performance.now()
+  while (performance.now() - start < 2);
+  for (let n = 0; n < 100_000; n++) await count(`client ${n}`)
+  t.same([await read('brief'), await read('client 0'), await count('client 0')], [0, 1, 2])
+  await count('one more')
+  t.same([await read('client 0'), await read('client 1'), await read('one more')], [0, 1, 1])
+})
+
+interface Arrival {
+  instances: number
+  connections: number
+}
+
+/** Runs the tests with the counts in memory and in Redis, where each call of `redis` gives the URL of an empty database. */
+function onEachStore (run: (t: Test, redis: () => string | undefined, arrivals: Arrival[]) => void) {
+  const pipelined = { instances: 1, connections: 1 }
+
+  test('in memory', async t => run(t, () => undefined, [pipelined, { instances: 1, connections: 20 }]))
+
+  test('in Redis', async t => {
+    const redis = await startRedis(t).catch((error: NodeJS.ErrnoException) => error)
+    if (redis instanceof Error) {
+      if (redis.code !== 'ENOENT') throw redis
+      return t.plan(0, 'no redis-server is installed')
+    }
+    let database = 0
+    run(t, () => `${redis.url}/${database++}`, [pipelined, { instances: 2, connections: 20 }])
+  })
+}
+
+/** An app whose collections have a limit, and tokens that are checked like this. */
+function host (t: Test, redis: string | undefined, check: (token: string) => Promise<boolean>) {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  app.register(rateLimit, { max, redis })
+  app.register(auth, { check })
+  app.register(itemsUsers, { prefix: '/api' })
+  return app
+}
+
+/** Sends the requests at once, spread over so many open connections to the instances. */
+async function sendAtOnce (urls: string[], connections: number, texts: Buffer[]) {
+  const open = Array.from({ length: connections }, (_, n) => connection(urls[n % urls.length] ?? ''))
+  // A request outside of the limit makes sure that the server has accepted the connection.
+  await Promise.all(open.map(({ send }) => send(written('GET', '/livez'))))
+  const answers = await Promise.all(texts.map((text, n) => open[n % connections]?.send(text)))
+  for (const { socket } of open) {
+    socket.destroy()
+    await once(socket, 'close')
+  }
+  return answers.filter(answer => answer !== undefined)
+}
+
+function holdsToLimit (t: Test, answers: Answer[], message: string) {
+  const served = answers.filter(({ status }) => status !== 429)
+  const refused = answers.filter(({ status }) => status === 429)
+  t.same(remaining(served), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0], message)
+  t.same(remaining(refused), Array(max).fill(0), message)
+  t.ok(refused.every(({ headers }) => Number(headers['retry-after']) > 0), message)
+
+  function remaining (answers: Answer[]) {
+    return answers.map(({ headers }) => Number(headers['x-ratelimit-remaining'])).sort((a, b) => b - a)
+  }
+}
