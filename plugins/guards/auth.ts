@@ -1,10 +1,11 @@
 import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyBearerAuthOptions, verifyBearerAuthFactory } from '@fastify/bearer-auth'
-import type { onRequestAsyncHookHandler } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { asksForToken, details, unknownToken } from '../../schemas/http.js'
 import { describeFailure, unauthorized } from '../http/errors.js'
 import { StartupError } from '../stores/store.js'
+import type { RateLimiter } from './rate-limit.js'
 
 export interface AuthOptions {
   /** The tokens that are good. */
@@ -16,8 +17,9 @@ export interface AuthOptions {
 }
 
 /**
- * Asks for a bearer token on every route of its scope, and decorates the request with it as `bearerToken`. Where the
- * scope has a rate limit already, those that are refused are counted too.
+ * Asks for a bearer token on every route of its scope, and decorates the request with it as `bearerToken`. If the scope
+ * has a rate limit, a request without a valid token counts against its IP address, and once the address has used up its
+ * limit, no token from it is checked.
  */
 export default fp<AuthOptions>(async function auth (app, { tokens = [], file, check }) {
   await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
@@ -35,9 +37,15 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
 
   app.addHook('onRequest', async function authenticate (request, reply) {
     const { authorization } = request.headers
+    const limiter = limiterOf(request)
+    await limiter?.check(request, reply)
     const refusal = await new Promise<Error | undefined>(resolve => verify(request, reply, resolve))
-    if (refusal === undefined) return request.setDecorator('bearerToken', authorization?.slice('Bearer '.length).trim())
-    if (app.hasPlugin('fastify-items-users/rate-limit')) await app.getDecorator<onRequestAsyncHookHandler>('countRequest').call(app, request, reply)
+    if (refusal === undefined) {
+      // Guesses that were checked at the same time may have used up the limit.
+      await limiter?.check(request, reply)
+      return request.setDecorator('bearerToken', authorization?.slice('Bearer '.length).trim())
+    }
+    await limiter?.count(request, reply)
     if (reply.statusCode !== 401) throw refusal
     reply.header('www-authenticate', authorization === undefined ? 'Bearer' : 'Bearer error="invalid_token"')
     throw unauthorized(authorization === undefined ? details[401] : unknownToken)
@@ -60,6 +68,11 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     }
   }
 }, { fastify: '5.x', name: 'fastify-items-users/auth' })
+
+/** The rate limiter of the scope that serves the request, if there is one. */
+function limiterOf ({ server }: FastifyRequest) {
+  return server.hasDecorator('rateLimiter') ? server.getDecorator<RateLimiter>('rateLimiter') : undefined
+}
 
 function tokensIn (file: string) {
   try {

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { rateHeaders } from '../../schemas/http.js'
 import { describeFailure, tooManyRequests, type RouteSchema } from '../http/errors.js'
@@ -15,10 +15,22 @@ export interface RateLimitOptions {
   redis?: string
 }
 
-/** How long Redis may take, in milliseconds; what it does not answer by then goes uncounted. */
+/** The decorator `rateLimiter`, for plugins that authenticate. Each function throws a 429. */
+export interface RateLimiter {
+  /** Rejects the request if its client has used up its limit, and does not count it. */
+  check (request: FastifyRequest, reply: FastifyReply): Promise<void>
+  /** Counts the request against its client, once, and rejects it if it is over the limit. */
+  count (request: FastifyRequest, reply: FastifyReply): Promise<void>
+}
+
+/** How long Redis may take, in milliseconds; then it is disconnected, and requests are not counted until it is back. */
 const redisTimeout = 500
 
-/** Holds every client to a rate, on all routes of its scope: by its token, where it has a good one, else by its address. */
+/**
+ * Limits the requests of each client, on all routes of its scope. A request counts against its valid token, otherwise
+ * against its IP address. Once an address has used up its limit, all its requests are answered with 429, and `auth`
+ * does not check their tokens.
+ */
 export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWindow, redis }) {
   const { default: fastifyRateLimit, normalizeIP } = await import('@fastify/rate-limit')
   await app.register(fastifyRateLimit, {
@@ -30,11 +42,25 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
     errorResponseBuilder: tooManyRequests
   })
 
-  // The package looks at routes alone. Who looks for paths that are not there, or is refused, is held to the same rate.
+  const readLimit = app.createRateLimit()
   const countRequest = app.rateLimit()
-  app.decorate('countRequest', countRequest)
+  const rateLimiter: RateLimiter = {
+    async check (request, reply) {
+      const limit = await readLimit(request, { increment: false })
+      if (limit.isAllowed || limit.remaining > 0) return
+      const seconds = limit.ttlInSeconds
+      reply.headers({ 'x-ratelimit-limit': max, 'x-ratelimit-remaining': 0, 'x-ratelimit-reset': seconds, 'retry-after': seconds })
+      throw tooManyRequests()
+    },
+    async count (request, reply) {
+      await countRequest.call(app, request, reply)
+    }
+  }
+  app.decorate('rateLimiter', rateLimiter)
+
+  // The package counts requests to routes only. This hook runs when a token has been checked.
   app.addHook('preParsing', async function countNotFound (request, reply) {
-    if (request.is404) await countRequest.call(app, request, reply)
+    if (request.is404) await rateLimiter.count(request, reply)
   })
 
   describeFailure(app, 429, addRateHeaders)
@@ -47,6 +73,7 @@ async function connect (app: FastifyInstance, url: string) {
     enableOfflineQueue: false,
     connectTimeout: redisTimeout,
     commandTimeout: redisTimeout,
+    socketTimeout: redisTimeout,
     maxRetriesPerRequest: 0
   })
   let lost = false
@@ -67,9 +94,9 @@ async function connect (app: FastifyInstance, url: string) {
   return redis
 }
 
-/** The token of a request, where our `auth` has found it to be good, as others may see it. */
+/** The token of a request that `auth` has found valid, as a digest, since others may read the keys in Redis. */
 function tokenOf (request: FastifyRequest) {
-  if (!request.server.hasPlugin('fastify-items-users/auth')) return
+  if (!request.server.hasRequestDecorator('bearerToken')) return
   const token = request.getDecorator<string | undefined>('bearerToken')
   return token && digestOf(token)
 }

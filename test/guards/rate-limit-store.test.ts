@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import Fastify from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
 import { MemoryStore } from '../../plugins/guards/rate-limit-store.js'
 import itemsUsers, { auth, rateLimit } from '../../src/index.js'
@@ -42,6 +42,46 @@ onEachStore((t, redis, arrivals) => {
     })
   }
 
+  t.test('an address over its limit gets the same 429 with the right token, a wrong one and none, and no token is checked', async t => {
+    const checked: string[] = []
+    const app = host(t, redis(), async token => {
+      checked.push(token)
+      return token === 'right'
+    })
+    const tokens = ['right', ...Array(max).fill('wrong')]
+    const statuses = []
+    for (const token of tokens) statuses.push((await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode)
+    t.same(statuses, [200, ...Array(max).fill(401)])
+    t.same(checked.splice(0), tokens)
+
+    for (const url of ['/api/items', '/api/nope']) {
+      for (const headers of [bearer('right'), bearer('wrong'), {}]) {
+        const response = await app.inject({ url, headers })
+        t.equal(response.statusCode, 429)
+        t.same(response.json(), { detail: 'Too many requests' })
+        t.match(response.headers, { 'x-ratelimit-limit': String(max), 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': /^\d+$/, 'retry-after': /^\d+$/ })
+        t.equal(response.headers['www-authenticate'], undefined)
+      }
+    }
+    t.same(checked, [])
+    t.equal((await app.inject({ url: '/api/items', headers: bearer('right'), remoteAddress: '10.0.0.2' })).statusCode, 200, 'other addresses are not affected')
+  })
+
+  t.test('guesses that are checked at the same time tell no more than the limit allows', async t => {
+    const guesses = [...Array(2 * max).fill('wrong'), 'right']
+    let waiting = 0
+    let release = () => {}
+    const allWait = new Promise<void>(resolve => { release = resolve })
+    const app = host(t, redis(), async token => {
+      if (++waiting === guesses.length) release()
+      await allWait
+      return token === 'right'
+    })
+    const responses = await Promise.all(guesses.map(token => app.inject({ url: '/api/items', headers: bearer(token) })))
+    t.same(responses.map(({ statusCode }) => statusCode).sort(), [...Array(max).fill(401), ...Array(max + 1).fill(429)])
+    t.equal(responses.at(-1)?.statusCode, 429, 'the right token was one guess too many')
+  })
+
   t.test('a route of a host may have a limit of its own, which is counted on its own', async t => {
     const app = host(t, redis(), async token => token === 'right')
     await app.after()
@@ -59,6 +99,42 @@ onEachStore((t, redis, arrivals) => {
     for (const answers of await Promise.all(clients)) holdsToLimit(t, answers, 'each client')
     t.equal((await app.inject('/api/items')).headers['x-ratelimit-remaining'], '9', 'and nothing was counted against the address')
   })
+})
+
+test('auth and rateLimit work together whichever is registered first or further out', async t => {
+  const limit = { max: 2 }
+  const tokens = { tokens: ['one'] }
+  const arrangements: Record<string, (app: FastifyInstance) => void> = {
+    'auth, then rateLimit' (app) {
+      app.register(auth, tokens)
+      app.register(rateLimit, limit)
+      app.register(itemsUsers, { prefix: '/api' })
+    },
+    'auth in a scope within that of rateLimit' (app) {
+      app.register(rateLimit, limit)
+      app.register(async function inner (scope) {
+        scope.register(auth, tokens)
+        scope.register(itemsUsers, { prefix: '/api' })
+      })
+    },
+    'rateLimit in a scope within that of auth' (app) {
+      app.register(auth, tokens)
+      app.register(async function inner (scope) {
+        scope.register(rateLimit, limit)
+        scope.register(itemsUsers, { prefix: '/api' })
+      })
+    }
+  }
+  for (const [name, arrange] of Object.entries(arrangements)) {
+    const app = Fastify()
+    t.teardown(() => app.close())
+    arrange(app)
+    const statuses = []
+    for (const token of ['one', 'one', 'one', 'two', 'two', 'two', 'one']) {
+      statuses.push((await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode)
+    }
+    t.same(statuses, [200, 200, 429, 401, 401, 429, 429], name)
+  }
 })
 
 test('the counts in memory are bounded: expired windows are dropped, and the oldest of more than 100,000', async t => {
