@@ -113,6 +113,7 @@ export const InvalidRequest = Type.Object({
 /** What the service says when it does not serve, by status. */
 export const details = {
   401: 'A bearer token is required',
+  403: 'Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN',
   404: 'Not found',
   405: 'Method not allowed',
   408: 'The request took too long to arrive',
@@ -161,6 +162,7 @@ export const failures = {
     description: 'The request has no bearer token that the service knows',
     headers: { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }
   }),
+  403: ref(ErrorBody, { description: 'A browser sent the request for a page of another origin' }),
   404: ref(ErrorBody, { description: 'No record has that id' }),
   409: ref(ErrorBody, { description: 'The first request with that Idempotency-Key is still being served' }),
   413: ref(ErrorBody, { description: 'The body is larger than the service accepts' }),

@@ -1,6 +1,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import auth from '../plugins/guards/auth.js'
 import cors from '../plugins/guards/cors.js'
+import crossOriginProtection from '../plugins/guards/cross-origin-protection.js'
 import docs from '../plugins/docs/openapi.js'
 import errors from '../plugins/http/errors.js'
 import securityHeaders from '../plugins/guards/security-headers.js'
@@ -41,7 +42,9 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   app.register(errors)
   app.register(json)
   app.register(notFound)
-  if (config.CORS_ORIGIN) app.register(cors, { origins: config.CORS_ORIGIN.split(',') })
+  const origins = config.CORS_ORIGIN?.split(',')
+  if (origins) app.register(cors, { origins })
+  app.register(crossOriginProtection, { origins })
   if (config.DOCS) app.register(docs)
   app.register(health)
   if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.HOST })

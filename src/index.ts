@@ -28,6 +28,7 @@ const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUs
 export default itemsUsers
 export { default as auth, type AuthOptions } from '../plugins/guards/auth.js'
 export { default as cors, type CorsOptions } from '../plugins/guards/cors.js'
+export { default as crossOriginProtection, type CrossOriginProtectionOptions } from '../plugins/guards/cross-origin-protection.js'
 export { default as docs } from '../plugins/docs/openapi.js'
 export { default as errors } from '../plugins/http/errors.js'
 export { default as securityHeaders } from '../plugins/guards/security-headers.js'

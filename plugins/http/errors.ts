@@ -16,6 +16,7 @@ function clientError (code: string, message: string, status: number) {
   return createError(code, message, status, Error, false)
 }
 
+const CrossOriginError = clientError('ERR_CROSS_ORIGIN', details[403], 403)
 const InvalidRequestError = clientError('ERR_INVALID_REQUEST', '%s', 400)
 const NotFoundError = clientError('ERR_NOT_FOUND', details[404], 404)
 const TooManyRequestsError = clientError('ERR_TOO_MANY_REQUESTS', details[429], 429)
@@ -24,6 +25,8 @@ const UnauthorizedError = clientError('ERR_UNAUTHORIZED', '%s', 401)
 export const notFound = () => new NotFoundError()
 
 export const tooManyRequests = () => new TooManyRequestsError()
+
+export const crossOriginRejected = () => new CrossOriginError()
 
 export const unauthorized = (detail: string) => new UnauthorizedError(detail)
 
@@ -86,10 +89,12 @@ export default fp(async function errors (app) {
 }, { fastify: '5.x', name: 'fastify-items-users/errors' })
 
 /** Has the document say of our routes what else they can answer, and more; those of a host are its own to describe. */
-export function describeFailure (app: FastifyInstance, status: 401 | 429, more: (schema: RouteSchema) => FastifySchema) {
+export function describeFailure (
+  app: FastifyInstance, status: 401 | 403 | 429, more: (schema: RouteSchema) => FastifySchema, appliesTo = (_method: string) => true
+) {
   app.addHook('onRoute', function describe (route) {
-    const { schema } = route
-    if (isOurs(schema)) route.schema = more({ ...schema, response: { ...schema.response, [status]: failures[status] } })
+    const { schema, method } = route
+    if (isOurs(schema) && appliesTo(String(method))) route.schema = more({ ...schema, response: { ...schema.response, [status]: failures[status] } })
   })
 }
 

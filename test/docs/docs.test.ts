@@ -17,12 +17,12 @@ const operations = {
   'GET /livez': ['isLive', '200 400 4XX 500 503'],
   'GET /readyz': ['isReady', '200 400 4XX 500 503'],
   'GET /api/items': ['listItems', '200 400 4XX 500 503'],
-  'POST /api/items': ['createItem', '201 400 409 413 422 4XX 500 503'],
+  'POST /api/items': ['createItem', '201 400 403 409 413 422 4XX 500 503'],
   'GET /api/items/{item_id}': ['getItem', '200 400 404 4XX 500 503'],
   'GET /api/users': ['listUsers', '200 400 4XX 500 503'],
-  'POST /api/users': ['createUser', '201 400 409 413 422 4XX 500 503'],
+  'POST /api/users': ['createUser', '201 400 403 409 413 422 4XX 500 503'],
   'GET /api/users/{id}': ['getUser', '200 400 404 4XX 500 503'],
-  'DELETE /api/users/{id}': ['deleteUser', '204 400 404 413 4XX 500 503']
+  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 413 4XX 500 503']
 }
 
 test('openapi.json at the root is the document that the service serves', async t => {

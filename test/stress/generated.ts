@@ -125,6 +125,8 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
   function expect ({ method, target, headers, body }: Sent, answer: Answer): Expected {
     const [path = '', query] = target.split('?')
     if (!isDecodable(path)) return { status: 400 }
+    // No origin that is generated is that of the service.
+    if (!['GET', 'HEAD', 'OPTIONS'].includes(method) && /[^ ]/.test(headers.origin ?? '')) return { status: 403 }
     const route = routeOf(target)
     if (route === undefined) return pages.test(path) ? { status: [200, 302, 404, 405] } : { status: 404 }
     const allow = ['GET', 'HEAD', 'POST', 'DELETE'].filter(name => (name === 'HEAD' ? 'get' : name.toLowerCase()) in route.methods)

@@ -1,0 +1,180 @@
+import { EventEmitter, once } from 'node:events'
+import { createServer, request as forward, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import Fastify from 'fastify'
+import { test, type Test } from 'tap'
+import itemsUsers, { auth, crossOriginProtection, docs } from '../../src/index.js'
+import { launch } from '../support/browser.js'
+import { build } from '../support/helper.js'
+import { connection, written } from '../support/connection.js'
+
+const item = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
+const rejection = { detail: 'Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN' }
+const allowed = 'https://page.example'
+
+/** What browsers say of a request, and whether it is served with CORS_ORIGIN unset, set to `allowed`, and `*`. */
+const table: [site: string | undefined, origin: string | undefined, served: [unset: boolean, allowed: boolean, any: boolean]][] = [
+  [undefined, undefined, [true, true, true]],
+  ['', '', [true, true, true]],
+  ['same-origin', 'http://api.example:3000', [true, true, true]],
+  ['same-origin', 'https://behind.a.proxy.example', [true, true, true]],
+  ['same-origin', undefined, [true, true, true]],
+  ['none', undefined, [true, true, true]],
+  ['same-site', 'http://api.example:8080', [false, false, true]],
+  ['same-site', allowed, [false, true, true]],
+  ['cross-site', allowed, [false, true, true]],
+  ['cross-site', 'https://evil.example', [false, false, true]],
+  ['cross-site', 'http://api.example:3000', [false, false, true]],
+  ['cross-site', 'null', [false, false, true]],
+  ['cross-site', undefined, [false, false, true]],
+  ['same-origin, cross-site', undefined, [false, false, true]],
+  ['unheard-of', undefined, [false, false, true]],
+  [undefined, 'http://api.example:3000', [true, true, true]],
+  [undefined, 'https://api.example:3000', [true, true, true]],
+  [undefined, 'http://api.example', [false, false, true]],
+  [undefined, 'http://api.example:3000.evil.example', [false, false, true]],
+  [undefined, 'extension://api.example:3000', [false, false, true]],
+  [undefined, 'https://evil.example', [false, false, true]],
+  [undefined, 'null', [false, false, true]],
+  [undefined, allowed, [false, true, true]],
+  [undefined, allowed.replace('https', 'http'), [false, false, true]],
+  ['', allowed, [false, true, true]]
+]
+
+test('browsers may change data only from the origin of the service and from those in CORS_ORIGIN', async t => {
+  for (const [n, CORS_ORIGIN] of [undefined, `http://other.example,${allowed}`, '*'].entries()) {
+    const app = build(t, { ...CORS_ORIGIN && { CORS_ORIGIN } })
+    const { socket, send } = connection(await app.listen({ port: 0, host: '127.0.0.1' }))
+    let stored = 1
+    for (const [site, origin, served] of table) {
+      const headers = { host: 'api.example:3000', ...site !== undefined && { 'sec-fetch-site': site }, ...origin !== undefined && { origin } }
+      const says = `Sec-Fetch-Site: ${site}, Origin: ${origin}, CORS_ORIGIN: ${CORS_ORIGIN}`
+      for (const [method, path, body, status] of [
+        ['POST', '/api/items', item, 201], ['DELETE', '/api/users/9', undefined, 404], ['PUT', '/api/items', item, 405], ['PATCH', '/nope', item, 404]
+      ] as const) {
+        const answer = await send(written(method, path, body, headers))
+        t.equal(answer.status, served[n] ? status : 403, `${method} ${says}`)
+        if (!served[n]) t.same(JSON.parse(String(answer.body)), rejection)
+        if (answer.status === 201) stored++
+      }
+      for (const method of ['GET', 'HEAD']) t.equal((await send(written(method, '/api/items', undefined, headers), method === 'HEAD')).status, 200, `${method} ${says}`)
+      t.not((await send(written('OPTIONS', '/api/items', undefined, headers))).status, 403, `OPTIONS ${says}`)
+    }
+    t.equal((await app.inject('/api/items')).json().length, stored)
+    socket.destroy()
+  }
+})
+
+test('a cross-origin request is rejected before its token is checked and before its body is sent', async t => {
+  const app = build(t, { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '1' })
+  const { socket, send } = connection(await app.listen({ port: 0, host: '127.0.0.1' }))
+  const head = written('POST', '/api/items', undefined, { origin: 'https://evil.example', 'content-length': '1000000' })
+  t.equal((await send(head)).status, 403)
+  socket.destroy()
+  t.equal((await app.inject('/api/items')).statusCode, 401, 'and it is not counted against the address')
+})
+
+test('behind a proxy that changes the Host, a trusted X-Forwarded-Host is the origin of the service', async t => {
+  const post = { method: 'POST', url: '/api/items', body: item } as const
+  const headers = { host: 'internal:3000', 'x-forwarded-host': 'api.example', origin: 'https://api.example' }
+  t.equal((await build(t, { TRUST_PROXY: '127.0.0.1' }).inject({ ...post, headers })).statusCode, 201)
+  t.equal((await build(t).inject({ ...post, headers })).statusCode, 403)
+})
+
+test('a host has the protection only if it registers it, with origins of its own', async t => {
+  const plain = Fastify()
+  const app = Fastify()
+  for (const each of [plain, app]) t.teardown(() => each.close())
+  plain.register(itemsUsers, { prefix: '/api' })
+  await app.register(docs)
+  app.register(crossOriginProtection, { origins: [allowed] })
+  app.register(auth, { tokens: ['one'] })
+  app.register(itemsUsers, { prefix: '/api' })
+  app.post('/mine', { schema: { response: { 200: { type: 'string' } } } }, async () => 'mine')
+  app.setErrorHandler<Error & { statusCode: number }>((error, _request, reply) => reply.code(error.statusCode).send({ mine: error.message }))
+
+  const headers = { origin: 'https://evil.example', authorization: 'Bearer one' }
+  t.equal((await plain.inject({ method: 'POST', url: '/api/items', body: item, headers })).statusCode, 201)
+  const rejected = await app.inject({ method: 'POST', url: '/api/items', body: item, headers })
+  t.same([rejected.statusCode, rejected.json()], [403, rejection])
+  const mine = await app.inject({ method: 'POST', url: '/mine', headers })
+  t.same([mine.statusCode, mine.json()], [403, { mine: rejection.detail }])
+  t.equal((await app.inject({ method: 'POST', url: '/api/items', body: item, headers: { ...headers, origin: allowed } })).statusCode, 201)
+
+  const { paths } = (await app.inject({ url: '/openapi.json', headers })).json()
+  t.same(Object.entries<Record<string, { responses: object }>>(paths).flatMap(([path, methods]) => Object.entries(methods)
+    .filter(([, { responses }]) => '403' in responses).map(([method]) => `${method} ${path}`)).sort(), ['delete /api/users/{id}', 'post /api/items', 'post /api/users'])
+})
+
+test('in a browser', { timeout: 120_000 }, async t => {
+  // Over plain HTTP to these hosts, browsers send Origin and no Sec-Fetch-Site.
+  const browser = await launch(t, '--host-resolver-rules=MAP *.test 127.0.0.1').catch((error: Error) => error)
+  if (browser instanceof Error) {
+    if (process.env.CI) throw browser
+    return t.plan(0, `no browser can be started: ${browser.message}`)
+  }
+  const evil = await listen(t, ({ url = '' }, response) => response.setHeader('content-type', 'text/html').end(decodeURIComponent(url.slice(2))))
+
+  t.test('a page of another origin stores nothing, unless CORS_ORIGIN allows it', async t => {
+    for (const host of ['service.test', 'localhost', '127.0.0.1']) {
+      for (const [CORS_ORIGIN, statuses] of [[undefined, [403, 403, 403]], [`http://127.0.0.1:${evil}`, [201, 201, 403]]] as const) {
+        const app = build(t, { ...CORS_ORIGIN && { CORS_ORIGIN } })
+        const service = new EventEmitter()
+        app.addHook('onResponse', async (_request, { statusCode }) => { service.emit('response', statusCode) })
+        await app.listen({ port: 0, host: '127.0.0.1' })
+        const url = `http://${host}:${(app.server.address() as AddressInfo).port}/api/items`
+        const page = await browser.newPage()
+        const answers = []
+        for (const html of attacks(url)) {
+          const [[status]] = await Promise.all([once(service, 'response'), page.goto(`http://127.0.0.1:${evil}/?${encodeURIComponent(html)}`)])
+          answers.push(status)
+        }
+        t.same(answers, statuses, host)
+        t.equal((await app.inject('/api/items')).json().length, 1 + statuses.filter(status => status === 201).length)
+        await page.close()
+      }
+    }
+  })
+
+  t.test('"Try it out" posts an item without Sec-Fetch-Site, also behind a proxy that strips a prefix', async t => {
+    const app = build(t)
+    await app.listen({ port: 0, host: '127.0.0.1' })
+    const { port } = app.server.address() as AddressInfo
+    const proxy = await listen(t, ({ method, headers, url = '' }, response) => {
+      response.req.pipe(forward({ port, method, headers, path: url.replace('/some/where', '') }, answer => {
+        answer.pipe(response.writeHead(answer.statusCode ?? 0, answer.headers))
+      }))
+    })
+    for (const base of [`http://service.test:${port}`, `http://proxy.test:${proxy}/some/where`]) {
+      const page = await browser.newPage()
+      await page.goto(`${base}/docs`)
+      await page.click('#operations-items-createItem .opblock-summary-control')
+      await page.click('#operations-items-createItem .try-out__btn')
+      const answered = page.waitForResponse(response => response.request().method() === 'POST')
+      await page.click('#operations-items-createItem .execute')
+      const response = await answered
+      t.equal(response.status(), 201)
+      const sent = await response.request().allHeaders()
+      t.same([sent.origin, sent['sec-fetch-site']], [new URL(base).origin, undefined])
+    }
+    t.equal((await app.inject('/api/items')).json().length, 3)
+  })
+})
+
+/** Pages that post an item in ways that need no preflight. */
+function attacks (url: string) {
+  const post = `<script>fetch('${url}', { method: 'POST', mode: 'no-cors', headers: { 'content-type': 'text/plain' }, body: '{"id":8,"name":"x","price":1}' })</script>`
+  const form = `<form action="${url}" method="POST" enctype="text/plain" target="sink"><input name='{"id":8,"price":1,"name":"' value='"}'></form>`
+  return [
+    post,
+    `<iframe name="sink"></iframe>${form}<script>document.forms[0].submit()</script>`,
+    `<iframe sandbox="allow-scripts" srcdoc="${post.replaceAll('"', '&quot;')}"></iframe>` // its origin is null
+  ]
+}
+
+async function listen (t: Test, listener: RequestListener) {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
