@@ -1,11 +1,14 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, orderOfLists, PageQuery, PathId, recordHeaders, ref, Type } from '../schemas/http.js'
+import { Type } from '@sinclair/typebox'
+import { ref } from '../schemas/component.js'
+import { PathId } from '../schemas/fields.js'
 import { Item, NewItem } from '../schemas/item.js'
-import { applyApiDefaults } from './http/api-defaults.js'
-import { create } from './http/create-record.js'
+import { PageQuery } from '../schemas/pagination.js'
+import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { orNotFound } from './http/errors.js'
 import { sendList } from './http/pagination.js'
-import { storeFor, type CollectionOptions } from './stores.js'
+import { errorResponses, json, jsonList, recordHeaders } from './http/responses.js'
+import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
 const collection: Collection<Item> = {
@@ -18,16 +21,14 @@ const collection: Collection<Item> = {
 const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function items (app, options) {
   const { idSource = 'client' } = options
   const New = idSource === 'server' ? NewItem : Item
-  await applyApiDefaults(app)
-  const itemsFor = await storeFor(app, collection, options)
-  for (const schema of new Set([Item, New])) app.addSchema(schema)
+  const store = await openCollection(app, collection, New, options)
 
   app.get('', {
     exposeHeadRoute: true,
     schema: {
       operationId: 'listItems',
       summary: 'List all items',
-      description: orderOfLists,
+      description: 'The items are in the order of their creation. With a limit, the response is a page of them, and its `Link` leads to the next page.',
       tags: ['items'],
       querystring: PageQuery,
       response: {
@@ -36,7 +37,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       }
     }
   }, function listItems (request, reply) {
-    return sendList(request, reply, itemsFor(request), request.query)
+    return sendList(request, reply, store, request.query)
   })
 
   app.get('/:item_id', {
@@ -44,7 +45,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
     schema: {
       operationId: 'getItem',
       summary: 'Get one item',
-      description: firstOfMany,
+      description: 'If several items have the id, it is the first one in the order of their creation.',
       tags: ['items'],
       params: Type.Object({ item_id: PathId }),
       response: {
@@ -54,7 +55,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
     }
   }, function getItem (request, reply) {
     reply.headers(recordHeaders)
-    return orNotFound(itemsFor(request).first(request.params.item_id))
+    return orNotFound(store.first(request.params.item_id))
   })
 
   app.post('', {
@@ -74,7 +75,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       }
     }
   }, function createItem (request, reply) {
-    return create(request, reply, itemsFor(request), request.body, request.headers['idempotency-key'])
+    return create(request, reply, store, request.body, request.headers['idempotency-key'])
   })
 }
 

@@ -1,29 +1,31 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { databaseDefaults } from '../schemas/config.js'
 import type { Item } from '../schemas/item.js'
 import type { User } from '../schemas/user.js'
+import { applyApiDefaults } from './http/api-defaults.js'
+import type { Metrics } from './operations/metrics.js'
 import { engineAt } from './stores/engines.js'
 import { StartupError, type Collection, type HasId, type Store } from './stores/store.js'
 
-/** What collections are kept in. This is what the decorator `stores` is. */
-export interface Stores {
-  /** Opens a collection, once, and gives what tells the store of a request: one for all, unless a host has many. */
-  open<T extends HasId> (collection: Collection<T>): Promise<StoreFor<T>>
-}
-
-export type StoreFor<T extends HasId> = (request: FastifyRequest) => Store<T>
-
-/** Stores that a host has made itself, by the names of the collections. */
-export interface OwnStores extends Record<string, Store<HasId>> {
+/** The stores of the collections, by name. A host may make its own. */
+export interface OwnStores {
   items: Store<Item>
   users: Store<User>
 }
 
+/** The decorator `stores`: the stores of the collections that are registered. */
+export interface Stores extends OwnStores {
+  /** Opens the store of a collection, once. */
+  open<T extends HasId> (collection: Collection<T>): Promise<Store<T>>
+}
+
 export interface StoresOptions {
   /**
-   * What the collections are kept in: `memory`, `sqlite:PATH`, `postgres://…`, stores of your own, what gives those of
-   * a request, or the decorator `stores`, to share what is open already.
+   * Where the collections are stored: `memory`, `sqlite:PATH`, `postgres://…`, stores of your own, a function that
+   * returns the stores of a request, or the decorator `stores` of another scope, to share its stores.
    */
   store?: string | Stores | OwnStores | ((request: FastifyRequest) => OwnStores)
   /** How long a database may take to answer, in milliseconds. */
@@ -35,70 +37,94 @@ export interface StoresOptions {
 export interface CollectionOptions<T extends HasId> {
   /** Who gives a record its id: the client that creates it, or the service. */
   idSource?: 'client' | 'server'
-  /** A store of your own for this collection, or what gives that of a request. */
-  store?: Store<T> | StoreFor<T>
+  /** A store of your own for this collection, or a function that returns the store of a request. */
+  store?: Store<T> | ((request: FastifyRequest) => Store<T>)
 }
 
-const name = 'fastify-items-users/stores'
+/** Decorates the app with the stores of its collections. A database that it opens is closed with the app. */
+const stores = fp<StoresOptions>(async function stores (app, { store = 'memory', databaseTimeout, databasePoolSize }) {
+  app.decorate('stores', typeof store === 'string' ? await storesAt(store) : storesOf(app, store))
 
-/** Decorates the app with what its collections are kept in. A database that it opens itself, it closes with the app. */
-const stores = fp<StoresOptions>(async function stores (app, options) {
-  const {
-    store = 'memory',
-    databaseTimeout: timeout = databaseDefaults.timeout,
-    databasePoolSize: poolSize = databaseDefaults.poolSize
-  } = options
-  app.decorate('stores', typeof store === 'string' ? await storesAt(store) : given(store))
-
-  async function storesAt (address: string): Promise<Stores> {
-    const engine = await orStartupError(engineAt(address, { timeout, poolSize }))
-    const opened = new Map<string, unknown>()
+  async function storesAt (address: string) {
+    const engine = await orStartupError(engineAt(address, {
+      timeout: databaseTimeout ?? databaseDefaults.timeout,
+      poolSize: databasePoolSize ?? databaseDefaults.poolSize
+    }))
+    const metrics = app.hasDecorator('metrics') ? app.getDecorator<Metrics>('metrics') : undefined
+    const opening = new Map<string, Promise<unknown>>()
+    const stores = { open }
     app.addHook('onClose', async function closeStores () {
       await engine.close()
     })
-    if (app.hasPlugin('fastify-items-users/health')) app.addReadinessCheck(engine.check)
-    if (app.hasPlugin('fastify-items-users/metrics') && engine.connections) app.observe.connections(engine.connections)
+    if (app.hasDecorator('addReadinessCheck')) app.addReadinessCheck(engine.check)
+    if (engine.connections) metrics?.observeConnections(engine.connections)
+    return stores
 
-    return {
-      async open<T extends HasId> (collection: Collection<T>) {
-        if (!opened.has(collection.name)) opened.set(collection.name, orStartupError(openOnce(collection)))
-        return opened.get(collection.name) as Promise<StoreFor<T>>
-      }
+    async function open<T extends HasId> (collection: Collection<T>) {
+      const { name } = collection
+      if (!opening.has(name)) opening.set(name, orStartupError(openFirst(collection)))
+      const store = await opening.get(name) as Store<T>
+      Object.assign(stores, { [name]: store })
+      return store
     }
 
-    async function openOnce<T extends HasId> (collection: Collection<T>) {
-      const opened = await engine.open(collection)
-      const store = app.hasPlugin('fastify-items-users/metrics') ? app.observe.store(collection.name, opened) : opened
-      return () => store
+    async function openFirst<T extends HasId> (collection: Collection<T>) {
+      const store = await engine.open(collection)
+      return metrics?.observeStore(collection.name, store) ?? store
     }
   }
-}, { fastify: '5.x', name })
+}, { fastify: '5.x', name: 'fastify-items-users/stores' })
 
 export default stores
 
-/** Opens a collection in a store of a host's own or, where there is none, in what the app around it has, or in memory. */
-export async function storeFor<T extends HasId> (
-  app: FastifyInstance, collection: Collection<T>, { store }: CollectionOptions<T>
-): Promise<StoreFor<T>> {
-  if (typeof store === 'function') return store
-  if (store !== undefined) return () => store
-  if (!app.hasPlugin(name)) await app.register(stores)
+/** Prepares a scope for the routes of a collection: our API defaults, its schemas and its store. */
+export async function openCollection<T extends HasId> (
+  app: FastifyInstance, collection: Collection<T>, body: TSchema, { store }: CollectionOptions<T>
+): Promise<Store<T>> {
+  await applyApiDefaults(app)
+  for (const schema of new Set([collection.schema, body])) app.addSchema(schema)
+  if (typeof store === 'function') return storeOfRequest(app, store)
+  if (store !== undefined) return store
+  const around: unknown = app.hasDecorator('stores') && app.getDecorator('stores')
+  if (!isStores(around)) await app.register(stores)
   return app.getDecorator<Stores>('stores').open(collection)
 }
 
-/** What a host gives: something that is open already, its own stores, or those of each request. */
-function given (store: Exclude<StoresOptions['store'], string | undefined>): Stores {
-  if (isOpen(store)) return store
-  const storesOf = typeof store === 'function' ? store : () => store
+/** The stores that a host gives: those of another scope, its own, or those of each request. */
+function storesOf (app: FastifyInstance, store: Exclude<StoresOptions['store'], string | undefined>) {
+  if (isStores(store)) return store
   return {
+    ...typeof store !== 'function' && store,
     async open<T extends HasId> ({ name }: Collection<T>) {
-      return (request: FastifyRequest) => storesOf(request)[name] as Store<T>
+      const named = (stores: object) => (stores as Record<string, Store<T>>)[name] ?? missing(name)
+      return typeof store === 'function' ? storeOfRequest(app, request => named(store(request))) : named(store)
     }
   }
 }
 
-function isOpen (store: object): store is Stores {
-  return 'open' in store
+/** A store that passes each call on to the store of the request in which it is called. */
+function storeOfRequest<T extends HasId> (app: FastifyInstance, storeFor: (request: FastifyRequest) => Store<T>): Store<T> {
+  const stores = new AsyncLocalStorage<Store<T>>()
+  app.addHook('onRequest', function enterStore (request, _reply, done) {
+    stores.run(storeFor(request), done)
+  })
+  const store = () => stores.getStore() ?? missing('of a request')
+  return {
+    append: (...args) => store().append(...args),
+    first: id => store().first(id),
+    list: () => store().list(),
+    page: (...args) => store().page(...args),
+    removeFirst: id => store().removeFirst(id),
+    size: () => store().size()
+  }
+}
+
+function missing (name: string): never {
+  throw new StartupError(`The option store has no store for the collection ${name}.`)
+}
+
+function isStores (value: unknown): value is Stores {
+  return typeof Object(value).open === 'function'
 }
 
 async function orStartupError<T> (opening: Promise<T>) {

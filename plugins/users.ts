@@ -1,11 +1,14 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import { CreationHeaders, errorResponses, firstOfMany, idSources, json, jsonList, noCache, orderOfLists, PageQuery, PathId, recordHeaders, ref, Type } from '../schemas/http.js'
-import { User, NewUser } from '../schemas/user.js'
-import { applyApiDefaults } from './http/api-defaults.js'
-import { create } from './http/create-record.js'
+import { Type } from '@sinclair/typebox'
+import { ref } from '../schemas/component.js'
+import { PathId } from '../schemas/fields.js'
+import { NewUser, User } from '../schemas/user.js'
+import { PageQuery } from '../schemas/pagination.js'
+import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { notFound, orNotFound } from './http/errors.js'
 import { sendList } from './http/pagination.js'
-import { storeFor, type CollectionOptions } from './stores.js'
+import { errorResponses, json, jsonList, noCache, recordHeaders } from './http/responses.js'
+import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
 const collection: Collection<User> = {
@@ -18,16 +21,14 @@ const collection: Collection<User> = {
 const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function users (app, options) {
   const { idSource = 'client' } = options
   const New = idSource === 'server' ? NewUser : User
-  await applyApiDefaults(app)
-  const usersFor = await storeFor(app, collection, options)
-  for (const schema of new Set([User, New])) app.addSchema(schema)
+  const store = await openCollection(app, collection, New, options)
 
   app.get('', {
     exposeHeadRoute: true,
     schema: {
       operationId: 'listUsers',
       summary: 'List all users',
-      description: orderOfLists,
+      description: 'The users are in the order of their creation. With a limit, the response is a page of them, and its `Link` leads to the next page.',
       tags: ['users'],
       querystring: PageQuery,
       response: {
@@ -36,7 +37,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       }
     }
   }, function listUsers (request, reply) {
-    return sendList(request, reply, usersFor(request), request.query)
+    return sendList(request, reply, store, request.query)
   })
 
   app.get('/:id', {
@@ -44,7 +45,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     schema: {
       operationId: 'getUser',
       summary: 'Get one user',
-      description: firstOfMany,
+      description: 'If several users have the id, it is the first one in the order of their creation.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
@@ -54,7 +55,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     }
   }, function getUser (request, reply) {
     reply.headers(recordHeaders)
-    return orNotFound(usersFor(request).first(request.params.id))
+    return orNotFound(store.first(request.params.id))
   })
 
   app.post('', {
@@ -74,14 +75,14 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       }
     }
   }, function createUser (request, reply) {
-    return create(request, reply, usersFor(request), request.body, request.headers['idempotency-key'])
+    return create(request, reply, store, request.body, request.headers['idempotency-key'])
   })
 
   app.delete('/:id', {
     schema: {
       operationId: 'deleteUser',
       summary: 'Delete one user',
-      description: firstOfMany,
+      description: 'If several users have the id, it is the first one in the order of their creation.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
@@ -90,7 +91,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       }
     }
   }, async function deleteUser (request, reply) {
-    if (!await usersFor(request).removeFirst(request.params.id)) throw notFound()
+    if (!await store.removeFirst(request.params.id)) throw notFound()
     return reply.code(204).header('cache-control', noCache).send(undefined)
   })
 }

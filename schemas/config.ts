@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { oneOf } from './http.js'
+import { oneOf } from './fields.js'
 
 /** What holds of a database unless it is said otherwise. */
 export const databaseDefaults = { timeout: 5000, poolSize: 10 }

@@ -1,5 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { Id, idOf, Text, withoutId } from './http.js'
+import { idOf } from './component.js'
+import { Id, Text, withoutId } from './fields.js'
 
 export const Item = Type.Object({
   id: Id,

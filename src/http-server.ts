@@ -3,7 +3,7 @@ import http, { type IncomingMessage, type RequestListener, type Server, type Ser
 import https from 'node:https'
 import type { Duplex } from 'node:stream'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
-import { details, type ErrorBody } from '../schemas/http.js'
+import { details, type ErrorBody } from '../schemas/errors.js'
 import { currentResponse, newestResponse, type Connection } from './connections.js'
 import { listenOnLocalhost } from './localhost.js'
 import { clientErrorHandler, frameworkErrors, invalidRequest, malformedHttp, ProtocolError } from './protocol-errors.js'

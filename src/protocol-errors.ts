@@ -3,7 +3,8 @@ import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
-import { details, jsonType, noCache, type ErrorBody, type Fault } from '../schemas/http.js'
+import { jsonType, noCache } from '../plugins/http/responses.js'
+import { details, type ErrorBody, type Fault } from '../schemas/errors.js'
 import { currentResponse, newestResponse, type Connection } from './connections.js'
 
 /** Errors of Node's parser that do not mean that the request is malformed. */

@@ -3,7 +3,8 @@ import { posix } from 'node:path'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, nameOf, type asksForToken } from '../../schemas/http.js'
+import { nameOf } from '../../schemas/component.js'
+import { details, ErrorBody } from '../../schemas/errors.js'
 import redoc from './redoc.js'
 
 const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
@@ -83,17 +84,18 @@ function oneLevelDeeper (server: { url: string }) {
 
 /** What is read and written of a document here. */
 interface Document {
-  components: { schemas: Record<string, { description?: string, examples?: unknown[] }>, securitySchemes?: object }
+  components: { schemas: Record<string, { examples?: unknown[] }>, securitySchemes?: object }
   paths: Record<string, Record<string, Operation>>
 }
 
-interface Operation extends Partial<typeof asksForToken> {
+interface Operation {
   security?: object[]
   requestBody?: Body
   responses: Record<string, Body>
 }
 
 interface Body {
+  headers?: Record<string, unknown>
   content?: Record<string, { schema: { $ref?: string }, example?: unknown }>
 }
 
@@ -101,22 +103,21 @@ interface Body {
 const exampleDetails: Record<string, string> = { ...details, '4XX': details[431] }
 
 /**
- * Gives every body that is a component an example: @fastify/swagger drops what stands beside a `$ref`. And says what
- * a bearer token is, where one is asked for.
+ * Adds to the generated document: an example for every body that is a component, since @fastify/swagger drops what is
+ * beside a `$ref`, and the security scheme of the operations that answer 401 in our way.
  */
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
+  const { components } = document
   for (const operation of Object.values(document.paths).flatMap(path => Object.values(path))) {
-    if (operation['x-authorization'] !== undefined) {
-      delete operation['x-authorization']
+    if (operation.responses[401]?.headers?.['WWW-Authenticate'] && !operation.security) {
       operation.security = [{ bearer: [] }]
-      document.components.securitySchemes ??= { bearer: { type: 'http', scheme: 'bearer' } }
+      components.securitySchemes ??= { bearer: { type: 'http', scheme: 'bearer' } }
     }
     for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
       for (const media of Object.values(body?.content ?? {})) {
-        const name = media.schema.$ref?.split('/').at(-1)
-        const component = document.components.schemas[String(name)]
-        const example = component?.examples?.[0] ?? (component?.description === ErrorBody.description && { detail: exampleDetails[status] })
+        const name = String(media.schema.$ref?.split('/').at(-1))
+        const example = nameOf(name) === nameOf(ErrorBody.$id) ? { detail: exampleDetails[status] } : components.schemas[name]?.examples?.[0]
         if (example) media.example = example
       }
     }

@@ -2,8 +2,8 @@ import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyBearerAuthOptions, verifyBearerAuthFactory } from '@fastify/bearer-auth'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { asksForToken, details, unknownToken } from '../../schemas/http.js'
-import { describeFailure, unauthorized } from '../http/errors.js'
+import { details } from '../../schemas/errors.js'
+import { unauthorized } from '../http/errors.js'
 import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
 
@@ -48,10 +48,8 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     await limiter?.count(request, reply)
     if (reply.statusCode !== 401) throw refusal
     reply.header('www-authenticate', authorization === undefined ? 'Bearer' : 'Bearer error="invalid_token"')
-    throw unauthorized(authorization === undefined ? details[401] : unknownToken)
+    throw unauthorized(authorization === undefined ? details[401] : 'The bearer token is not known')
   })
-
-  describeFailure(app, 401, schema => ({ ...schema, ...asksForToken }))
 
   function verifier () {
     const keys = file === undefined ? tokens : [...tokens, ...tokensIn(file)]

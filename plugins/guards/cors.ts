@@ -1,5 +1,5 @@
 import fp from 'fastify-plugin'
-import { rateHeaders } from '../../schemas/http.js'
+import { rateHeaders } from '../http/responses.js'
 
 export interface CorsOptions {
   /** The origins whose pages may read the answers, or `*` for all. */

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { crossOriginRejected, describeFailure } from '../http/errors.js'
+import { crossOriginRejected } from '../http/errors.js'
 
 export interface CrossOriginProtectionOptions {
   /** The origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
@@ -19,7 +19,7 @@ export default fp<CrossOriginProtectionOptions>(async function crossOriginProtec
     done(isRejected ? crossOriginRejected() : undefined)
   })
 
-  describeFailure(app, 403, schema => schema, method => !isSafe(method))
+  app.decorate('crossOriginProtection', true)
 }, { fastify: '5.x', name: 'fastify-items-users/cross-origin-protection' })
 
 function isSafe (method: string) {

@@ -1,16 +1,23 @@
 import fp from 'fastify-plugin'
-import { Overload } from '../http/errors.js'
+import { Unavailable } from '../stores/store.js'
 
 export interface LoadSheddingOptions {
   /** How late the event loop may be, in milliseconds. */
   maxEventLoopDelay: number
 }
 
+class OverloadError extends Unavailable {
+  constructor () {
+    super(undefined, 'The service is overloaded')
+  }
+}
+
 /** Answers 503 at once, on all routes of its scope, while there is more to do than can be done. */
 export default fp<LoadSheddingOptions>(async function loadShedding (app, { maxEventLoopDelay }) {
   await app.register(import('@fastify/under-pressure'), {
     maxEventLoopDelay,
-    sampleInterval: 250, // a second, its default, is long for those who wait
-    customError: Overload
+    // A sample in which the event loop did not run counts as an infinite delay, so it is not shorter than the limit.
+    sampleInterval: Math.max(250, maxEventLoopDelay),
+    customError: OverloadError
   })
 }, { fastify: '5.x', name: 'fastify-items-users/load-shedding' })

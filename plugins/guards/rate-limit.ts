@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { rateHeaders } from '../../schemas/http.js'
-import { describeFailure, tooManyRequests, type RouteSchema } from '../http/errors.js'
+import { tooManyRequests } from '../http/errors.js'
 import { withDriver } from '../stores/engines.js'
 import { digestOf } from '../stores/idempotency.js'
 import { MemoryStore } from './rate-limit-store.js'
@@ -62,8 +61,6 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
   app.addHook('preParsing', async function countNotFound (request, reply) {
     if (request.is404) await rateLimiter.count(request, reply)
   })
-
-  describeFailure(app, 429, addRateHeaders)
 }, { fastify: '5.x', name: 'fastify-items-users/rate-limit' })
 
 async function connect (app: FastifyInstance, url: string) {
@@ -99,11 +96,4 @@ function tokenOf (request: FastifyRequest) {
   if (!request.server.hasRequestDecorator('bearerToken')) return
   const token = request.getDecorator<string | undefined>('bearerToken')
   return token && digestOf(token)
-}
-
-/** Has the document say that every success tells what is left of the rate. */
-function addRateHeaders (schema: RouteSchema) {
-  const responses = Object.entries(schema.response).map(([status, response]) =>
-    [status, status.startsWith('2') ? { ...response, headers: { ...response.headers, ...rateHeaders } } : response])
-  return { ...schema, response: Object.fromEntries(responses) }
 }

@@ -1,7 +1,22 @@
+import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { recordHeaders } from '../../schemas/http.js'
 import { pathOf } from './paths.js'
+import { recordHeaders } from './responses.js'
 import { KeyConflict, type HasId, type Store } from '../stores/store.js'
+
+/** The headers that a POST may have. */
+export const CreationHeaders = Type.Object({
+  'idempotency-key': Type.Optional(Type.String({
+    pattern: '^[!-~]{1,255}$',
+    description: '1 to 255 visible ASCII characters that stand for this request; sent again within 24 hours, it is answered again and not done again'
+  }))
+})
+
+/** Who gives a record its id, as the document says it. */
+export const idSources = {
+  client: 'The client chooses the id, which need not be unique.',
+  server: 'The service gives the id, which is unique; one that is sent is ignored.'
+}
 
 /** The keys of the requests that each store is busy with. */
 const busyWith = new WeakMap<object, Set<string>>()

@@ -2,11 +2,11 @@ import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import { inspect } from 'node:util'
 import createError from '@fastify/error'
-import type { TSchema } from '@sinclair/typebox'
-import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, noCache, ErrorBody, failures, Fault, InvalidRequest, overloaded } from '../../schemas/http.js'
+import { details, ErrorBody, Fault, InvalidRequest } from '../../schemas/errors.js'
 import { Unavailable, Unstorable } from '../stores/store.js'
+import { noCache } from './responses.js'
 
 /** An error, with what Fastify takes from it. */
 type Thrown = Error & { statusCode?: number, status?: number, headers?: Record<string, string>, faults?: Fault[] }
@@ -29,13 +29,6 @@ export const tooManyRequests = () => new TooManyRequestsError()
 export const crossOriginRejected = () => new CrossOriginError()
 
 export const unauthorized = (detail: string) => new UnauthorizedError(detail)
-
-/** The service has more to do than it can. */
-export class Overload extends Unavailable {
-  constructor () {
-    super(undefined, overloaded)
-  }
-}
 
 /** Hands on what was found, at once where it is at hand, or refuses. */
 export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
@@ -87,25 +80,6 @@ export default fp(async function errors (app) {
     answer()
   })
 }, { fastify: '5.x', name: 'fastify-items-users/errors' })
-
-/** Has the document say of our routes what else they can answer, and more; those of a host are its own to describe. */
-export function describeFailure (
-  app: FastifyInstance, status: 401 | 403 | 429, more: (schema: RouteSchema) => FastifySchema, appliesTo = (_method: string) => true
-) {
-  app.addHook('onRoute', function describe (route) {
-    const { schema, method } = route
-    if (isOurs(schema) && appliesTo(String(method))) route.schema = more({ ...schema, response: { ...schema.response, [status]: failures[status] } })
-  })
-}
-
-/** The schema of a route of ours, which is known by the error that every one of them can answer. */
-export interface RouteSchema extends FastifySchema {
-  response: Record<string, TSchema>
-}
-
-function isOurs (schema: FastifySchema = {}): schema is RouteSchema {
-  return (schema as Partial<RouteSchema>).response?.[500] === failures[500]
-}
 
 /** Sends the body of an error, with the headers that every error has unless they are set. */
 export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: object) {

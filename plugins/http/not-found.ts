@@ -1,7 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, unknownPath } from '../../schemas/http.js'
+import { details } from '../../schemas/errors.js'
 import { sendError } from './errors.js'
+
+/** The `detail` of an unknown path, which differs from that of an unknown record. */
+const unknownPath = 'Path not found'
 
 /** Answers 404 on an unknown path, and 405 on a known one that does not offer the method. */
 export default fp(async function notFound (app) {

@@ -1,18 +1,14 @@
 import fp from 'fastify-plugin'
 
-/** Whose each operation is, in each app, which is known by its server. */
-const apps = new WeakMap<object, Map<string, object>>()
-
-/** Names an operation after its prefix too, where another registration in the app has one of that name already. */
+/** Adds the prefix of the scope to the names of its operations, unless it is `/api`, so that two prefixes have different names. */
 export default fp(async function operationIds (app) {
-  const owners = apps.get(app.server) ?? new Map<string, object>()
-  apps.set(app.server, owners)
-  const suffix = app.prefix.replaceAll(/[^A-Za-z0-9]*([A-Za-z0-9]*)/g, (_, word: string) => word.slice(0, 1).toUpperCase() + word.slice(1)) || 'Again'
+  if (app.prefix === '' || app.prefix === '/api') return
+  // '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'
+  const suffix = app.prefix
+    .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
+    .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
 
-  app.addHook('onRoute', function nameAfterPrefix (route) {
-    let operationId = String(route.schema?.operationId)
-    while ((owners.get(operationId) ?? app) !== app) operationId += suffix
-    owners.set(operationId, app)
-    route.schema = { ...route.schema, operationId }
+  app.addHook('onRoute', function addPrefix (route) {
+    route.schema = { ...route.schema, operationId: `${route.schema?.operationId}${suffix}` }
   })
 }, { fastify: '5.x', name: 'fastify-items-users/operation-ids' })

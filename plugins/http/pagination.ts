@@ -1,16 +1,14 @@
 import { Readable } from 'node:stream'
-import type { Static } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { recordHeaders, type PageQuery } from '../../schemas/http.js'
+import type { PageQuery } from '../../schemas/pagination.js'
 import { invalid } from './errors.js'
 import { pathOf, queryOf } from './paths.js'
+import { recordHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
-
-type Query = Static<typeof PageQuery>
 
 /** Answers with a list: the whole collection or, where there is a limit, a page of it that links to the next one. */
 export function sendList<T extends HasId> (
-  request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: Query
+  request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: PageQuery
 ): MaybePromise<List> {
   reply.headers(recordHeaders)
   if (limit !== undefined) return sendPage(request, reply, store, limit, after)

@@ -1,7 +1,8 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { errorResponses, shuttingDown, Type } from '../../schemas/http.js'
 import { applyApiDefaults } from '../http/api-defaults.js'
+import { errorResponses } from '../http/responses.js'
 import { Unavailable } from '../stores/store.js'
 
 declare module 'fastify' {
@@ -40,7 +41,7 @@ export default fp(async function health (app) {
   }
 
   function isClosing () {
-    if (closing) throw new Unavailable(undefined, shuttingDown)
+    if (closing) throw new Unavailable(undefined, 'Shutting down')
   }
 }, { fastify: '5.x', name: 'fastify-items-users/health' })
 

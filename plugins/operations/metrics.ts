@@ -1,18 +1,14 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import fp from 'fastify-plugin'
-import { jsonType, unknownPath } from '../../schemas/http.js'
+import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
-declare module 'fastify' {
-  interface FastifyInstance {
-    /** Has figures of these served too. */
-    observe: {
-      /** Gives a store as it is, but that what it does is measured. */
-      store<T extends HasId> (collection: string, store: Store<T>): Store<T>
-      connections (look: NonNullable<Engine['connections']>): void
-    }
-  }
+/** The decorator `metrics`: what else is measured. */
+export interface Metrics {
+  /** Returns the store with its calls measured. */
+  observeStore<T extends HasId> (collection: string, store: Store<T>): Store<T>
+  observeConnections (look: NonNullable<Engine['connections']>): void
 }
 
 export interface MetricsOptions {
@@ -64,19 +60,20 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     }
   })
 
-  app.decorate('observe', {
-    store (collection, store) {
+  const metrics: Metrics = {
+    observeStore (collection, store) {
       sizes.push({ collection, size: store.size })
       return timed(collection, store)
     },
-    connections (look) {
+    observeConnections (look) {
       pools.push(look)
     }
-  })
+  }
+  app.decorate('metrics', metrics)
 
   const server = createServer(async function serve ({ url }, response) {
     if (url?.split('?', 1)[0] === '/metrics') return response.setHeader('content-type', registry.contentType).end(await registry.metrics())
-    response.writeHead(404, { 'content-type': jsonType }).end(JSON.stringify({ detail: unknownPath }))
+    response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
   })
 
   app.addHook('onReady', async function listen () {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { TObject } from '@sinclair/typebox'
-import { details } from '../../schemas/http.js'
+import { details } from '../../schemas/errors.js'
 
 /** What every record has: an id, which need not be unique. */
 export interface HasId {

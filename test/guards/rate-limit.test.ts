@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { metrics, rateLimit, type Store } from '../../src/index.js'
+import itemsUsers, { metrics, rateLimit, type Metrics, type Store } from '../../src/index.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
 import { startRedis } from '../support/redis.js'
@@ -152,7 +152,7 @@ test('each of the guards can be had by a host on its own', async t => {
   await app.register(metrics, { port: 0 })
   app.register(async function guarded (scope) {
     await scope.register(rateLimit, { max: 2 })
-    scope.register(itemsUsers, { prefix: '/api', store: { items: scope.observe.store('items', own), users: own } })
+    scope.register(itemsUsers, { prefix: '/api', store: { items: scope.getDecorator<Metrics>('metrics').observeStore('items', own), users: own } })
     scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async () => 'mine')
   })
   app.get('/open', async () => 'open')

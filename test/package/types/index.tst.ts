@@ -2,7 +2,7 @@ import Fastify, { type FastifyRequest } from 'fastify'
 import { describe, expect, test } from 'tstyche'
 import itemsUsers, {
   auth, items, rateLimit, memory, metrics, stores, users, Item, User,
-  type List, type Page, type Store, type StoreFor, type Stores
+  type List, type Page, type Metrics, type Store, type Stores
 } from '../../../src/index.js'
 
 const app = Fastify()
@@ -66,12 +66,12 @@ describe('decorators', () => {
   test('of the stores', () => {
     app.register(stores, { store: 'memory' })
     expect(app.getDecorator<Stores>('stores').open<Item>).type.toBeCallableWith({ name: 'items', schema: Item, seed: [] })
-    expect<ReturnType<StoreFor<Item>>>().type.toBe<Store<Item>>()
+    expect(app.getDecorator<Stores>('stores').items).type.toBe<Store<Item>>()
   })
 
   test('of the probes and the metrics', () => {
     expect(app.addReadinessCheck).type.toBeCallableWith(async () => {})
     expect(app.markNotReady).type.toBe<() => void>()
-    expect(app.observe.store('items', itemStore)).type.toBe<Store<Item>>()
+    expect(app.getDecorator<Metrics>('metrics').observeStore('items', itemStore)).type.toBe<Store<Item>>()
   })
 })

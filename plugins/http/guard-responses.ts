@@ -1,0 +1,28 @@
+import type { TSchema } from '@sinclair/typebox'
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { failures, rateHeaders } from './responses.js'
+
+type Responses = Record<string, TSchema>
+
+/** Adds to the schemas of our routes what the guards around them can answer. A guard is known by its decorator. */
+export default fp(async function guardResponses (app) {
+  app.addHook('onRoute', function addGuardResponses (route) {
+    const { response, ...schema } = route.schema as { response: Responses }
+    route.schema = { ...schema, response: { ...limited(response), ...refusals(app, String(route.method)) } }
+  })
+
+  function limited (response: Responses) {
+    if (!app.hasDecorator('rateLimiter')) return response
+    return Object.fromEntries(Object.entries(response).map(([status, schema]) =>
+      [status, status.startsWith('2') ? { ...schema, headers: { ...schema.headers, ...rateHeaders } } : schema]))
+  }
+}, { fastify: '5.x', name: 'fastify-items-users/guard-responses' })
+
+function refusals (app: FastifyInstance, method: string) {
+  return {
+    ...app.hasRequestDecorator('bearerToken') && { 401: failures[401] },
+    ...app.hasDecorator('crossOriginProtection') && method !== 'GET' && method !== 'HEAD' && { 403: failures[403] },
+    ...app.hasDecorator('rateLimiter') && { 429: failures[429] }
+  }
+}
