@@ -1,7 +1,23 @@
 import neostandard from 'neostandard'
 
+/** A file may import from its own folder, from packages, and from these paths. */
+const mayImport = (files, allowed) => ({
+  files: [files],
+  rules: {
+    'no-restricted-imports': ['error', {
+      patterns: [{ regex: `^\\.\\./(?!${allowed})`, message: 'See "Architecture" in CONTRIBUTING.md for what this folder may import.' }]
+    }]
+  }
+})
+
 export default [
   ...neostandard({ ts: true, ignores: ['dist/', '.tap/'] }),
   // A schema and the type derived from it share their name.
-  { files: ['schemas/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } }
+  { files: ['schemas/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
+  mayImport('schemas/*.ts', '(?!)'),
+  mayImport('plugins/stores/*.ts', '\\.\\./schemas/'),
+  mayImport('plugins/http/*.ts', '\\.\\./schemas/|stores/store\\.js$'),
+  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|stores/(store|engines)\\.js$'),
+  mayImport('plugins/*.ts', 'schemas/'),
+  mayImport('src/*.ts', 'plugins/|schemas/')
 ]

@@ -1,8 +1,8 @@
+import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { tooManyRequests } from '../http/errors.js'
 import { withDriver } from '../stores/engines.js'
-import { digestOf } from '../stores/idempotency.js'
 import { MemoryStore } from './rate-limit-store.js'
 
 export interface RateLimitOptions {
@@ -95,5 +95,5 @@ async function connect (app: FastifyInstance, url: string) {
 function tokenOf (request: FastifyRequest) {
   if (!request.server.hasRequestDecorator('bearerToken')) return
   const token = request.getDecorator<string | undefined>('bearerToken')
-  return token && digestOf(token)
+  return token && createHash('sha256').update(token).digest('base64url')
 }

@@ -1,0 +1,120 @@
+import Fastify, { type FastifyInstance } from 'fastify'
+import { test, type Test } from 'tap'
+import itemsUsers, { docs, errors, memory, Item, User } from '../../src/index.js'
+import { build, everything } from '../support/helper.js'
+
+const item = { id: 7, name: 'Kettle', price: 19.99 }
+
+test('whatever a handler or a hook throws is an error in our shape', async t => {
+  for (const thrown of [null, undefined, 'text', 42, { detail: 'no error' }, new Error('boom')]) {
+    const app = host(t)
+    await app.register(errors)
+    app.get('/throws', () => { throw thrown })
+    app.get('/rejects', () => Promise.reject(thrown))
+    app.register(async function scope (scope) {
+      scope.addHook('preHandler', async () => { throw thrown })
+      scope.register(itemsUsers, { prefix: '/api' })
+    })
+    for (const url of ['/throws', '/rejects', '/api/items']) {
+      const response = await app.inject(url)
+      t.equal(response.statusCode, 500, `${url} ${String(thrown)}`)
+      t.equal(response.body, '{"detail":"Internal server error"}')
+    }
+  }
+})
+
+test('an error keeps its status and its headers', async t => {
+  const app = host(t)
+  await app.register(errors)
+  const teapot = Object.assign(new Error('I am a teapot'), { headers: { 'retry-after': '7', 'cache-control': 'max-age=60' } })
+  app.get('/statusCode', async () => { throw Object.assign(teapot, { statusCode: 418 }) })
+  app.get('/status', async () => { throw Object.assign(new Error('gone'), { status: 410 }) })
+  app.get('/reply', async (_request, reply) => { reply.code(409); throw new Error('taken') })
+  const response = await app.inject('/statusCode')
+  t.equal(response.statusCode, 418)
+  t.match(response.headers, { 'retry-after': '7', 'cache-control': 'max-age=60' })
+  t.equal(response.body, '{"detail":"I am a teapot"}')
+  t.equal((await app.inject('/status')).statusCode, 410)
+  t.equal((await app.inject('/reply')).statusCode, 409)
+})
+
+test('an error has a code, which the hooks of a host see', async t => {
+  const app = host(t)
+  const codes: string[] = []
+  app.addHook('onError', async (_request, _reply, error) => { codes.push(error.code) })
+  app.register(itemsUsers, { prefix: '/api' })
+  await app.inject('/api/items/9')
+  await app.inject('/api/items/x')
+  await app.inject({ method: 'POST', url: '/api/items', body: '{' })
+  await app.inject({ method: 'POST', url: '/api/items', body: 'x'.repeat(2_000_000) })
+  t.same(codes, ['ERR_NOT_FOUND', 'ERR_INVALID_REQUEST', 'ERR_INVALID_REQUEST', 'FST_ERR_CTP_BODY_TOO_LARGE'])
+})
+
+test('responses of the API are not cached without asking', async t => {
+  const app = build(t, everything)
+  const headers = { authorization: 'Bearer one' }
+  for (const request of [
+    { url: '/api/items', headers },
+    { url: '/api/items?limit=1', headers },
+    { url: '/api/items/1', headers },
+    { url: '/api/items/9', headers },
+    { url: '/api/items/x', headers },
+    { url: '/api/nope', headers },
+    { url: '/api/items' },
+    { method: 'HEAD', url: '/api/items/1', headers },
+    { method: 'PUT', url: '/api/items', headers },
+    { method: 'POST', url: '/api/items', headers, payload: item },
+    { method: 'POST', url: '/api/items', headers, payload: {} },
+    { method: 'DELETE', url: '/api/users/1', headers },
+    { method: 'DELETE', url: '/api/users/1', headers }
+  ] as const) {
+    const response = await app.inject(request)
+    t.equal(response.headers['cache-control'], 'no-cache', `${'method' in request ? request.method : 'GET'} ${request.url} ${response.statusCode}`)
+  }
+})
+
+test('onSend hooks of a host see every body as JSON text, and preSerialization hooks see errors only', async t => {
+  const app = host(t)
+  const sent: unknown[] = []
+  const serialized: unknown[] = []
+  app.addHook('onSend', async (_request, _reply, body) => { sent.push(body) })
+  app.addHook('preSerialization', async (_request, _reply, body) => { serialized.push(body); return body })
+  app.register(itemsUsers, { prefix: '/api', store: { items: memory({ schema: Item, seed: [item] }), users: memory({ schema: User, seed: [] }) } })
+  for (const url of ['/api/items', '/api/items/7', '/api/items/9']) await app.inject(url)
+  await app.inject({ method: 'POST', url: '/api/items', payload: item })
+  const json = JSON.stringify(item)
+  t.same(sent, [`[${json}]`, json, '{"detail":"Not found"}', json])
+  t.same(serialized, [{ detail: 'Not found' }])
+})
+
+test('hooks of a host run on the documentation pages', async t => {
+  const app = host(t)
+  const sent: string[] = []
+  app.addHook('onSend', async ({ url }, reply) => {
+    sent.push(url)
+    reply.header('x-host', 'yes')
+  })
+  await app.register(docs)
+  for (const url of ['/docs', '/docs/static/index.html', '/docs/json', '/redoc', '/redoc/init.js', '/openapi.json']) {
+    t.equal((await app.inject(url)).headers['x-host'], 'yes', url)
+  }
+  t.equal(sent.length, 6)
+})
+
+test('ordinary routes with schemas can be added to the service', async t => {
+  const app = build(t)
+  app.get('/double', {
+    schema: {
+      querystring: { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] },
+      response: { 200: { type: 'object', properties: { doubled: { type: 'integer' } } } }
+    }
+  }, async request => ({ doubled: 2 * (request.query as { n: number }).n, secret: true }))
+  t.equal((await app.inject('/double?n=21')).body, '{"doubled":42}')
+  t.equal((await app.inject('/double?n=x')).statusCode, 400)
+})
+
+function host (t: Test): FastifyInstance {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  return app
+}
