@@ -4,8 +4,6 @@ import type { List, Page } from './store.js'
 
 /** How many bytes a segment is made for; a record that is larger has one to itself. */
 const segmentSize = 64 * 1024
-/** How many records a segment holds at most: a position is its segment's number times this, plus the place in it. */
-const segmentPlaces = 4096
 /** The largest list that is given in one piece. */
 const wholeSize = 1024 * 1024
 
@@ -16,17 +14,24 @@ const closing = Buffer.from(']')
 /** Records as JSON, each behind a comma. */
 interface Segment {
   bytes: Buffer
-  /** Where the record at each place ends, which is where the next one begins. */
+  /** The position of each record. */
+  positions: number[]
+  /** Where each record ends, which is where the next one begins. */
   ends: number[]
+  /** Whether a list that is being read may contain these bytes. */
+  isShared: boolean
 }
 
 /**
- * Keeps the JSON of records as the bytes that a list of them consists of. The lists being read share these bytes:
- * adding a record writes behind what they see, and removing one replaces the segment that it is cut out of.
+ * Keeps the JSON of records as the bytes that a list of them consists of. A long list shares these bytes while it is
+ * read: adding a record writes behind what the list contains, and removing one replaces the bytes. A position does not
+ * depend on the segment that its record is in, so segments that have become small can be merged.
  */
 export function segmentedJson () {
-  const segments = new Map<number, Segment>()
-  let newest = 0
+  const segments: Segment[] = []
+  /** The position at which each segment began. */
+  const firsts: number[] = []
+  let lastPosition = 0
   let whole: string | Buffer | undefined
 
   return { add, at, remove, list, page }
@@ -34,75 +39,116 @@ export function segmentedJson () {
   /** Adds a record at the end and gives its position, by which it is known from then on. */
   function add (json: string) {
     const size = 1 + Buffer.byteLength(json)
-    let segment = segments.get(newest)
-    if (segment === undefined || segment.ends.length === segmentPlaces || filled(segment) + size > segment.bytes.length) {
-      segment = { bytes: Buffer.allocUnsafeSlow(Math.max(size, segmentSize)), ends: [] }
-      segments.set(++newest, segment)
-    }
-    const start = filled(segment)
-    segment.bytes[start] = comma
-    segment.bytes.write(json, start + 1)
-    segment.ends.push(start + size)
+    const { bytes, positions, ends } = segmentFor(size)
+    const start = beginning(ends, ends.length)
+    bytes[start] = comma
+    bytes.write(json, start + 1)
+    ends.push(start + size)
+    positions.push(++lastPosition)
     whole = undefined
-    return newest * segmentPlaces + segment.ends.length - 1
+    return lastPosition
+  }
+
+  /** The last segment or, where it has not enough room, a new one. */
+  function segmentFor (size: number) {
+    const last = segments.at(-1)
+    const room = last ? last.bytes.length - filled(last) : 0
+    if (last && size <= room) return last
+    if (last && room > segmentSize / 8) segments.splice(-1, 1, merged([last]))
+    const segment = { bytes: Buffer.allocUnsafeSlow(Math.max(size, segmentSize)), positions: [], ends: [], isShared: false }
+    segments.push(segment)
+    firsts.push(lastPosition + 1)
+    return segment
   }
 
   function at (position: number) {
-    const { bytes, ends } = segmentOf(position)
-    const place = position % segmentPlaces
-    return bytes.toString('utf8', 1 + beginning(ends, place), ends[place])
-  }
-
-  function bytesAt (position: number) {
-    const { bytes, ends } = segmentOf(position)
-    const place = position % segmentPlaces
-    return bytes.subarray(beginning(ends, place), ends[place])
+    const { segment, place } = locate(position)
+    return segment.bytes.toString('utf8', 1 + beginning(segment.ends, place), segment.ends[place])
   }
 
   function remove (position: number) {
-    const segment = segmentOf(position)
-    const place = position % segmentPlaces
-    const start = beginning(segment.ends, place)
-    const size = beginning(segment.ends, place + 1) - start
-    const bytes = Buffer.allocUnsafeSlow(segment.bytes.length)
-    segment.bytes.copy(bytes, 0, 0, start)
-    segment.bytes.copy(bytes, start, start + size, filled(segment))
-    segment.bytes = bytes
-    segment.ends = segment.ends.map((end, n) => n < place ? end : end - size)
-    if (filled(segment) === 0) segments.delete(Math.floor(position / segmentPlaces))
+    const { index, segment, place } = locate(position)
+    cut(segment, place, index === segments.length - 1)
+    if (segment.ends.length === 0) replace(index, 1)
+    mergeSmall(index)
+    mergeSmall(index - 1)
     whole = undefined
+  }
+
+  /** Merges a segment with the next one where both are small; but not with the last one, to which records are added. */
+  function mergeSmall (index: number) {
+    const [one, next] = [segments[index], segments[index + 1]]
+    if (!one || !next || index + 2 === segments.length || filled(one) + filled(next) > segmentSize / 2) return
+    replace(index, 2, merged([one, next]))
+  }
+
+  function replace (index: number, count: number, ...by: Segment[]) {
+    segments.splice(index, count, ...by)
+    firsts.splice(index + by.length, count - by.length)
   }
 
   /** Every record as of now. Between two changes, a list is made once. */
   function list () {
     if (whole !== undefined) return whole
-    const list = joined(Array.from(segments.values(), segment => segment.bytes.subarray(0, filled(segment))))
-    if (!(list instanceof Readable)) whole = list
+    const list = joined(segments.map(filledBytes))
+    if (list instanceof Readable) share()
+    else whole = list
     return list
   }
 
   /** So many of the records behind this position. */
   function page (limit: number, after: number): Page {
-    const found: number[] = []
-    for (const position of behind(after)) if (found.push(position) > limit) break
-    const given = found.slice(0, limit)
-    return { list: joined(given.map(bytesAt)), ...found.length > limit && { next: given.at(-1) } }
+    const records: Buffer[] = []
+    let last = after
+    let isMore = false
+    for (const { position, record } of behind(after)) {
+      isMore = records.length === limit
+      if (isMore) break
+      records.push(record)
+      last = position
+    }
+    const list = joined(records)
+    if (list instanceof Readable) share()
+    return { list, ...isMore && { next: last } }
   }
 
-  /** The positions at which there is a record, from this one on. */
-  function * behind (position: number) {
-    let place = position % segmentPlaces + 1
-    for (let number = Math.floor(position / segmentPlaces); number <= newest; number++, place = 0) {
-      const { ends = [] } = segments.get(number) ?? {}
-      for (; place < ends.length; place++) if (beginning(ends, place) < Number(ends[place])) yield number * segmentPlaces + place
+  function * behind (after: number) {
+    for (let index = Math.max(0, indexOf(after)); index < segments.length; index++) {
+      const { bytes, positions, ends } = segments[index] as Segment
+      for (let place = firstFrom(positions, after + 1); place < ends.length; place++) {
+        yield { position: Number(positions[place]), record: bytes.subarray(beginning(ends, place), ends[place]) }
+      }
     }
   }
 
-  function segmentOf (position: number) {
-    const segment = segments.get(Math.floor(position / segmentPlaces))
-    if (segment === undefined) throw new RangeError(`There is no record at position ${position}`)
-    return segment
+  function share () {
+    for (const segment of segments) segment.isShared = true
   }
+
+  function locate (position: number) {
+    const index = indexOf(position)
+    const segment = segments[index]
+    const place = segment ? firstFrom(segment.positions, position) : 0
+    if (segment?.positions[place] !== position) throw new RangeError(`There is no record at position ${position}`)
+    return { index, segment, place }
+  }
+
+  /** The index of the segment in which a position is, if any is. */
+  function indexOf (position: number) {
+    return firstFrom(firsts, position + 1) - 1
+  }
+}
+
+/** The index of the first of these ascending numbers that is not less than this one. */
+function firstFrom (numbers: number[], least: number) {
+  let from = 0
+  let to = numbers.length
+  while (from < to) {
+    const middle = (from + to) >>> 1
+    if (Number(numbers[middle]) < least) from = middle + 1
+    else to = middle
+  }
+  return from
 }
 
 /** Where the record at a place begins. */
@@ -112,6 +158,41 @@ function beginning (ends: number[], place: number) {
 
 function filled ({ ends }: Segment) {
   return beginning(ends, ends.length)
+}
+
+function filledBytes (segment: Segment) {
+  return segment.bytes.subarray(0, filled(segment))
+}
+
+/** Cuts a record out of a segment: in place, unless a list shares the bytes or more than half of them are unused then. */
+function cut (segment: Segment, place: number, keepsRoom: boolean) {
+  const { bytes, positions, ends, isShared } = segment
+  const start = beginning(ends, place)
+  const size = Number(ends[place]) - start
+  const left = filled(segment) - size
+  const capacity = keepsRoom || left > bytes.length / 2 ? bytes.length : left
+  if (isShared || capacity < bytes.length) {
+    segment.bytes = Buffer.allocUnsafeSlow(capacity)
+    segment.isShared = false
+    bytes.copy(segment.bytes, 0, 0, start)
+  }
+  bytes.copy(segment.bytes, start, start + size, left + size)
+  positions.splice(place, 1)
+  ends.splice(place, 1)
+  for (let n = place; n < ends.length; n++) ends[n] = Number(ends[n]) - size
+}
+
+/** The records of these segments in a segment that has no more room than they need. */
+function merged (segments: Segment[]): Segment {
+  const bytes = Buffer.allocUnsafeSlow(segments.reduce((size, segment) => size + filled(segment), 0))
+  const ends: number[] = []
+  let size = 0
+  for (const segment of segments) {
+    filledBytes(segment).copy(bytes, size)
+    for (const end of segment.ends) ends.push(size + end)
+    size = beginning(ends, ends.length)
+  }
+  return { bytes, positions: segments.flatMap(({ positions }) => positions), ends, isShared: false }
 }
 
 /** A list of records that stand behind commas: in one piece or, where that is much, piece by piece. */

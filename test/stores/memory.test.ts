@@ -1,0 +1,87 @@
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { test } from 'tap'
+import { memory } from '../../plugins/stores/memory.js'
+import { Item } from '../../schemas/item.js'
+
+const item = (id: number, name = `number ${id}`): Item => ({ id, name, price: id / 3 })
+const empty = () => memory<Item>({ schema: Item, seed: [] })
+
+setFlagsFromString('--expose-gc')
+const collectGarbage: () => void = runInNewContext('gc')
+
+/** How many kilobytes are in use. Buffers are freed in the background, so it looks several times. */
+async function memoryUsed () {
+  const used = { buffers: Infinity, heap: Infinity }
+  for (let n = 0; n < 5; n++) {
+    collectGarbage()
+    await nextTurn()
+    const { arrayBuffers, heapUsed } = process.memoryUsage()
+    used.buffers = Math.min(used.buffers, arrayBuffers / 1024)
+    used.heap = Math.min(used.heap, heapUsed / 1024)
+  }
+  return used
+}
+
+test('a memory store releases the memory of deleted records', async t => {
+  for (const [records, nameOf] of [
+    [200_000, (id: number) => `number ${id}`],
+    [2000, (id: number) => id % 2 ? 'x'.repeat(70_000) : 'small']
+  ] as const) {
+    const kept = (id: number) => id % (records / 250) === 0
+    const before = await memoryUsed()
+    const store = empty()
+    for (let id = 0; id < records; id++) store.append(item(id, nameOf(id)))
+    const full = await memoryUsed()
+    for (let id = 0; id < records; id++) if (!kept(id)) store.removeFirst(id)
+    const after = await memoryUsed()
+    t.ok(full.buffers - before.buffers > 8000, `${full.buffers - before.buffers} KB of buffers for ${records} records`)
+    t.ok(after.buffers - before.buffers < 256, `${after.buffers - before.buffers} KB of buffers for 250 records`)
+    t.ok(after.heap - before.heap < 2000, `${after.heap - before.heap} KB of heap for 250 records`)
+    const left = Array.from({ length: records }, (_, id) => id).filter(kept)
+    t.equal(String(store.list()), JSON.stringify(left.map(id => item(id, nameOf(id)))))
+  }
+})
+
+test('lists and cursors stay valid while records around them are deleted', async t => {
+  let seed = 1
+  const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
+  const store = empty()
+  let model: Item[] = []
+  const lists: { list: Readable, expected: string }[] = []
+  const cursors: { cursor: number, lastId: number }[] = []
+  let nextId = 0
+
+  for (let round = 0; round < 12; round++) {
+    for (let n = 0; n < 4000; n++) {
+      const record = item(nextId++, 'x'.repeat(random(200) === 0 ? 50_000 + random(50_000) : random(200)))
+      store.append(record)
+      model.push(record)
+    }
+    const list = store.list()
+    if (list instanceof Readable) lists.push({ list, expected: JSON.stringify(model) })
+    for (let n = 0; n < 20; n++) {
+      const { list, next = 0 } = await store.page(1, Number(cursors.at(-1)?.cursor ?? 0) + random(3000))
+      if (next) cursors.push({ cursor: next, lastId: JSON.parse(String(list))[0].id })
+    }
+    // some rounds delete at random, some a whole range
+    const gone = new Set(model.filter(({ id }) => round % 3 === 2 ? id % 6000 < 5500 : random(100) < 85).map(({ id }) => id))
+    const order = round % 2 ? [...gone].reverse() : [...gone]
+    t.ok(order.every(store.removeFirst))
+    model = model.filter(({ id }) => !gone.has(id))
+
+    for (const { cursor, lastId } of cursors) {
+      const behind = model.filter(({ id }) => id > lastId)
+      const { list, next } = await store.page(3, cursor)
+      t.equal(await text(Readable.from(list)), JSON.stringify(behind.slice(0, 3)))
+      t.equal(next !== undefined, behind.length > 3)
+    }
+    for (const { id } of model.filter(({ id }) => id % 17 === 0)) t.equal(JSON.parse(String(store.first(id))).id, id)
+    t.ok(await text(Readable.from(await store.list())) === JSON.stringify(model), `${model.length} records`)
+  }
+  t.ok(lists.length > 3, `${lists.length} lists were open meanwhile`)
+  for (const { list, expected } of lists) t.ok(await text(list) === expected)
+})
