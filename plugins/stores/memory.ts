@@ -1,5 +1,6 @@
 import { encoderOf } from './encode.js'
 import { digestOf, idGiven, keysInMemory } from './idempotency.js'
+import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
 import { hasId, largestCounted, type Collection, type HasId, type Store } from './store.js'
 
@@ -9,9 +10,9 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   const records = segmentedJson()
   const keys = keysInMemory()
   // Positions of records: the first with an id and, where there are more, each one's next and the last.
-  const firstById = new Map<number, number>()
-  const nextAfter = new Map<number, number>()
-  const lastById = new Map<number, number>()
+  const firstById = largeMap()
+  const nextAfter = largeMap()
+  const lastById = largeMap()
   let lastId = 0
   let size = 0
 

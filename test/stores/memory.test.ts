@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { test } from 'tap'
+import { largeMap } from '../../plugins/stores/large-map.js'
 import { memory } from '../../plugins/stores/memory.js'
 import { Item } from '../../schemas/item.js'
 
@@ -84,4 +85,18 @@ test('lists and cursors stay valid while records around them are deleted', async
   }
   t.ok(lists.length > 3, `${lists.length} lists were open meanwhile`)
   for (const { list, expected } of lists) t.ok(await text(list) === expected)
+})
+
+test('a large map holds more entries than one Map, also after deletions', async t => {
+  const map = largeMap(4)
+  for (let key = 0; key < 11; key++) map.set(key, key * 10)
+  map.set(1, 11)
+  map.set(9, 99)
+  map.delete(0)
+  map.delete(5)
+  map.delete(77)
+  for (let key = 20; key < 25; key++) map.set(key, key)
+  const keys = Array.from({ length: 25 }, (_, key) => key)
+  t.same(keys.map(map.get), keys.map(key =>
+    key >= 20 ? key : key === 0 || key === 5 || key > 10 ? undefined : key === 1 ? 11 : key === 9 ? 99 : key * 10))
 })
