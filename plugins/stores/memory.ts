@@ -2,7 +2,7 @@ import { encoderOf } from './encode.js'
 import { digestOf, idGiven, keysInMemory } from './idempotency.js'
 import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
-import { hasId, largestCounted, type Collection, type HasId, type Store } from './store.js'
+import { hasId, largestCounted, nextId, type Collection, type HasId, type Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
 export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
@@ -34,7 +34,9 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   }
 
   function numbered (record: T | Omit<T, 'id'>) {
-    return hasId(record) ? record : { ...record, id: lastId + 1 } as T
+    if (hasId(record)) return record
+    lastId = nextId(lastId, id => firstById.get(id) !== undefined)
+    return { ...record, id: lastId } as T
   }
 
   function add (record: T) {

@@ -2,10 +2,10 @@ import pg from 'pg'
 import { batch } from './batch.js'
 import { digestOf, oldestKept, type Use } from './idempotency.js'
 import {
-  hasId, KeyConflict, largestCounted, patience, Unavailable, Unstorable,
+  hasId, KeyConflict, largestCounted, NoIdLeft, patience, Unavailable, Unstorable,
   type Collection, type Engine, type EngineOptions, type HasId, type Store
 } from './store.js'
-import { keysTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
+import { keysTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
 /** An integer comes as text, since it might be too large for a number; ours are not. */
 const types = {
@@ -36,17 +36,31 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
   async function open<T extends HasId> (collection: Collection<T>): Promise<Store<T>> {
     const { name, seed } = collection
     const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
-    const counter = `"${name}_ids"`
-    const insertion = (columnsGiven: string) => `
-      insert into ${table} (${columns})
-      select ${columnsGiven} from unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')})
-      with ordinality as given (${columns}, position) order by position`
-    const insertGiven = { name: `insert ${table}`, text: insertion(columns) }
+    const given = `
+      unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')}) with ordinality as given (${columns}, position)`
+    const insertGiven = {
+      name: `insert ${table}`,
+      text: `insert into ${table} (${columns}) select ${columns} from ${given} order by position`
+    }
+    // Numbering takes turns by the lock of the counter, which goes back where the transaction does.
     const insertNumbered = {
       name: `number ${table}`,
-      text: `${insertion(columns.replace('"id"', `nextval('${counter}')`))} returning id`
+      text: `
+        with last as (select id from last_ids where collection = '${name}' for update),
+        following as (
+          select generate_series(
+            1 + greatest(id, (select max(id) from ${table} where id <= ${largestCounted})), ${Number.MAX_SAFE_INTEGER}) as id
+          from last
+        ),
+        free as (
+          select id from following where (select count(*) from ${table} as taken where taken.id = following.id) = 0
+          limit cardinality($1::${types[0]}[])
+        ),
+        counted as (update last_ids set id = greatest(id, (select max(id) from free)) where collection = '${name}'),
+        numbers as (select id, row_number() over (order by id) as position from free)
+        insert into ${table} (${columns}) select ${columns.replace('"id"', 'numbers.id')}
+        from ${given} join numbers using (position) order by position returning id`
     }
-    let counting: Promise<void> | undefined
 
     await inTransaction(async function createOrUpgrade (client) {
       const query = async (sql: string) => (await client.query(sql)).rows
@@ -55,8 +69,10 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
         `create table ${table} (position bigint generated always as identity primary key, ${definition})`,
         `create index on ${table} (id, position)`
       ])
-      if (created) await client.query(insertion(columns), columnsOf(seed))
+      if (created) await client.query(insertGiven.text, columnsOf(seed))
       await migrate(query, keysTable, keysTable.creation)
+      await migrate(query, lastIdsTable, lastIdsTable.creation)
+      await query(`insert into last_ids select '${name}', 0 where not exists (select from last_ids where collection = '${name}')`)
     })
 
     const insert = inserterOf(insertGiven)
@@ -100,7 +116,6 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       async append (record, key) {
         const given = record as T
         checkText(given)
-        if (!hasId(record)) await startCounting()
         if (key !== undefined) return insertOnce(key, given)
         return hasId(record) ? insert(given) : insertAndNumber(given)
       },
@@ -135,7 +150,10 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       return batch(async function insertAll (records: T[]): Promise<(string | Error)[]> {
         try {
           const { rows } = await query({ ...statement, values: columnsOf(records) })
-          return records.map((record, n) => encode(rows[n] ? { ...record, ...rows[n] } : record))
+          return records.map((record, n) => {
+            const stored = withId(record, rows[n])
+            return stored instanceof NoIdLeft ? stored : encode(stored)
+          })
         } catch (error) {
           if (!isRefusal(error)) throw error
           if (records.length === 1) return [refused()]
@@ -145,20 +163,10 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       }, { sizeOf })
     }
 
-    /** Makes the counter of ids, and has it begin behind the largest one; once, before the first one is asked for. */
-    function startCounting () {
-      counting ??= inTransaction(async function makeCounter (client) {
-        await client.query(`select ${lock('migrations')}`)
-        await client.query(`create sequence if not exists ${counter} owned by ${table}.id`)
-        await client.query(`lock table ${table} in share row exclusive mode`) // so that no other instance takes an id meanwhile
-        await client.query(`
-          select setval('${counter}', greatest) from ${counter},
-          (select max(id) as greatest from ${table} where id <= ${largestCounted}) as ids where greatest >= last_value`)
-      }).catch(error => {
-        counting = undefined
-        throw failure(error)
-      })
-      return counting
+    /** A record with its id: the one that it came with, or the one that was generated. */
+    function withId (record: T, generated?: HasId) {
+      if (hasId<T>(record)) return record
+      return generated ? { ...record as T, ...generated } : new NoIdLeft()
     }
 
     /** Has the lock of a key for as long as its transaction takes; who finds it locked learns that it is being used. */
@@ -181,7 +189,8 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
         if (use) return use.digest === digest ? { ...given, id: use.id } : new KeyConflict(422)
         const statement = hasId<T>(given) ? insertGiven : insertNumbered
         const { rows: [row] } = await client.query<HasId>({ ...statement, values: columnsOf([given]) })
-        const record = { ...given, ...row }
+        const record = withId(given, row)
+        if (record instanceof NoIdLeft) return record
         await client.query(`
           insert into idempotency_keys values ($1, $2, $3, $4, $5)
           on conflict (collection, key) do update set digest = excluded.digest, id = excluded.id, at = excluded.at`,

@@ -159,6 +159,12 @@ export const keysTable: Pick<Collection<HasId>, 'name'> & { creation: string[] }
   ]
 }
 
+/** The last id that was generated for each collection. */
+export const lastIdsTable: typeof keysTable = {
+  name: 'last_ids',
+  creation: ['create table last_ids (collection text primary key, id bigint not null)']
+}
+
 /** The position of the last of these rows. */
 function positionOf (rows: (Row | undefined)[]) {
   return Number(rows.at(-1)?.at(-1))

@@ -6,10 +6,10 @@ import Database from 'libsql'
 import { batch } from './batch.js'
 import { digestOf, idGiven, oldestKept } from './idempotency.js'
 import {
-  hasId, KeyConflict, largestCounted, patience, Unavailable, Unstorable,
+  hasId, KeyConflict, largestCounted, nextId, NoIdLeft, patience, Unavailable, Unstorable,
   type Collection, type Engine, type EngineOptions, type HasId, type Store
 } from './store.js'
-import { keysTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
+import { keysTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
 interface Write {
   run (): unknown
@@ -57,14 +57,15 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
       ])
       if (created) for (const record of seed) database.prepare(insertion).run(valuesOf(record))
       await migrate(query, keysTable, keysTable.creation)
-      await migrate(query, { name: 'last_ids' }, ['create table last_ids (collection text primary key, id bigint not null)'])
+      await migrate(query, lastIdsTable, lastIdsTable.creation)
       query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
     })
 
     const insert = database.prepare(insertion)
-    const nextId = database.prepare(`
-      update last_ids set id = 1 + max(id, (select coalesce(max(id), 0) from ${table} where id <= ${largestCounted}))
-      where collection = '${name}' returning id`).raw()
+    const selectLastId = database.prepare(`
+      select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${largestCounted}))
+      from last_ids where collection = '${name}'`).raw()
+    const keepLastId = database.prepare(`update last_ids set id = ? where collection = '${name}'`)
     const selectUse = database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw()
     const keepUse = database.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`)
     const forgetUses = database.prepare(`
@@ -113,9 +114,16 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
     }
 
     function add (given: T) {
-      const record = hasId(given) ? given : { ...given as T, id: (nextId.get() as [number])[0] }
+      const record = hasId(given) ? given : { ...given as T, id: generateId() }
       insert.run(valuesOf(record))
       return record
+    }
+
+    function generateId () {
+      const [last] = selectLastId.get() as [number]
+      const id = nextId(last, id => selectFirst.get([id]) !== undefined)
+      keepLastId.run([id])
+      return id
     }
 
     function addOnce (key: string, given: T) {
@@ -192,7 +200,7 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
     try {
       return run()
     } catch (error) {
-      if (error instanceof KeyConflict) return error
+      if (error instanceof KeyConflict || error instanceof NoIdLeft) return error
       if (!database.inTransaction || !/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) throw error
       return new Unstorable('', 'is refused by the database')
     }

@@ -16,8 +16,8 @@ export type MaybePromise<T> = T | Promise<T>
  */
 export interface Store<T extends HasId> {
   /**
-   * Puts a record at the end, also where its id is taken, and gives it back. One that has no id gets the next one. With
-   * a key that was used within a day, it is not put there again: it is given back as it was or, where it is another
+   * Puts a record at the end, also where its id is taken, and gives it back. One that has no id gets the next one that
+   * no record has or, where none is left, is refused with `NoIdLeft`. With a key that was used within a day, it is not put there again: it is given back as it was or, where it is another
    * one, refused with a `KeyConflict`.
    */
   append (record: T | Omit<T, 'id'>, key?: string): MaybePromise<string>
@@ -83,8 +83,17 @@ export interface EngineOptions {
   poolSize: number
 }
 
-/** The largest id that is counted up from; what is beyond is left to clients, and never reached. */
+/**
+ * Generated ids begin behind the largest id that a client has chosen up to here, so at least 2^52 - 1 of them follow.
+ * Those that clients have chosen beyond are skipped.
+ */
 export const largestCounted = 2 ** 52
+
+/** The next id to generate: the first one behind the last that no record has. */
+export function nextId (last: number, isTaken: (id: number) => boolean) {
+  for (let id = last + 1; id <= Number.MAX_SAFE_INTEGER; id++) if (!isTaken(id)) return id
+  throw new NoIdLeft()
+}
 
 /** How long a list holds what it needs while its reader takes nothing, in time-outs. */
 export const patience = 12
@@ -98,6 +107,13 @@ export class Unavailable extends Error {
 
   constructor (cause?: unknown, detail: string = details[503]) {
     super(detail, { cause })
+  }
+}
+
+/** The generated ids have reached the largest integer that JSON carries exactly. */
+export class NoIdLeft extends Unavailable {
+  constructor () {
+    super(undefined, 'No id is left for another record')
   }
 }
 

@@ -210,7 +210,7 @@ onPostgres('a list whose connection is cut is a 503, or ends where it is', async
   cutAt = 'nothing'
   t.equal((await text(await store.list() as Readable)).split('}').length, 5001)
 
-  cutAt = 'create sequence'
+  cutAt = 'from last_ids'
   const { id, ...fields } = item(1)
   await t.rejects(Promise.resolve(store.append(fields)), unavailable)
   cutAt = 'nothing'
