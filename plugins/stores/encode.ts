@@ -1,11 +1,10 @@
 import type { TObject } from '@sinclair/typebox'
+import fastJson from 'fast-json-stringify'
+import { fieldsOf } from './fields.js'
 
-/** Gives the JSON of a record: the fields of its schema, in their order. */
-export function encoderOf<T> ({ properties }: TObject) {
-  const fields = Object.keys(properties) as (keyof T)[]
-  const keys = fields.map((field, n) => `${n === 0 ? '{' : ','}${JSON.stringify(field)}:`)
-
-  return function encode (record: T) {
-    return fields.reduce((json, field, n) => json + keys[n] + JSON.stringify(record[field]), '') + '}'
-  }
+/** Gives the JSON of a record: the fields of its schema that it has, in their order, each as `JSON.stringify` writes it. */
+export function encoderOf<T extends object> (schema: TObject): (record: T) => string {
+  // What makes it write something else is left out: `required` changes the order, `default` and `format` the values.
+  const properties = fieldsOf<T>(schema).map(({ name, type }) => [name, type === 'json' ? {} : { type }])
+  return fastJson({ type: 'object', properties: Object.fromEntries(properties) })
 }

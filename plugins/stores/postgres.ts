@@ -82,7 +82,7 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       const { rows } = await query({
         name: `first ${table}`,
         text: `
-          select found.*, place from unnest($1::bigint[]) with ordinality as asked (id, place),
+          select found.*, asked.place from unnest($1::bigint[]) with ordinality as asked (id, place),
           lateral (select ${columns} from ${table} as t where t.id = asked.id order by position limit 1) as found`,
         values: [ids],
         rowMode: 'array'

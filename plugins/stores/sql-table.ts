@@ -1,9 +1,12 @@
 import { Readable } from 'node:stream'
 import { encoderOf } from './encode.js'
+import { fieldsOf, type FieldType } from './fields.js'
 import { StartupError, Unstorable, type Collection, type MaybePromise, type HasId, type Page } from './store.js'
 
-/** The column types that both databases know, by the types of a schema. */
-const columnTypes: Record<string, string> = { integer: 'bigint', number: 'double precision', string: 'text' }
+/** The column types that both databases know. JSON is kept as text, which comes back as it was. */
+const columnTypes: Record<FieldType, string> = {
+  integer: 'bigint', number: 'double precision', string: 'text', boolean: 'boolean', json: 'text'
+}
 
 /** How many records are read at once of a short list, and of a long one: as many as take no more than these bytes. */
 const shortSize = 1000
@@ -26,37 +29,44 @@ export interface Snapshot {
   free (): void
 }
 
-/** How a collection is kept in a table: a column for each field, and one for the position. */
+/** How a collection is kept in a table: a column for each field, where null means absent, and one for the position. */
 export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
   const encode = encoderOf<T>(schema)
-  const fields = Object.keys(schema.properties) as (keyof T & string)[]
-  const types = fields.map(field => String(columnTypes[schema.properties[field]?.type]))
-  const texts = fields.filter((_, n) => types[n] === 'text')
-  const columns = fields.map(field => `"${field}"`).join(', ')
-  const table = `"${name}"`
+  const fields = fieldsOf<T>(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
+  const types = fields.map(({ columnType }) => columnType)
+  const columns = fields.map(({ column }) => column).join(', ')
+  const table = quoted(name)
+  if (fields.some(({ name }) => name === 'position')) {
+    throw new StartupError('The field position cannot be stored: the table has a column of that name for the order.')
+  }
 
   return {
     table,
     types,
     columns,
-    definition: fields.map((field, n) => `"${field}" ${types[n]} not null`).join(', '),
+    definition: fields.map(({ column, columnType, isOptional }) => `${column} ${columnType} ${isOptional ? '' : 'not'} null`).join(', '),
     encode,
-    valuesOf: (record: T) => fields.map(field => record[field]),
+    valuesOf,
     encodeRow,
 
     /** How many bytes the texts of a record take, roughly. */
-    sizeOf: (record: T) => texts.reduce((sum, field) => sum + String(record[field]).length, 0),
+    sizeOf: (record: T) => valuesOf(record).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
 
     /** Refuses what neither database can keep. */
     checkText (record: T) {
-      const field = texts.find(field => String(record[field]).includes('\0'))
-      if (field) throw new Unstorable(`/${field}`, 'must not contain the character NUL, which the database cannot keep')
+      for (const { name, type } of fields) {
+        const value = record[name]
+        if (type !== 'string' || typeof value !== 'string') continue
+        if (value.includes('\0')) throw new Unstorable(`/${name}`, 'must not contain the character NUL, which the database cannot keep')
+        if (!value.isWellFormed()) throw new Unstorable(`/${name}`, 'must be well-formed Unicode text')
+      }
     },
 
     /** Selects a piece, or nothing where its texts are too large to be read at once. */
     pieceSelection (after: string, limit: string) {
       const next = `from ${table} where position > ${after}`
-      const sizes = ['0', ...texts.map(field => `octet_length("${field}")`)].join(' + ')
+      const texts = fields.filter(({ columnType }) => columnType === 'text')
+      const sizes = ['0', ...texts.map(({ column }) => `coalesce(octet_length(${column}), 0)`)].join(' + ')
       return `
         select ${columns}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
           (select sum(size) from (select ${sizes} as size ${next} order by position limit ${limit}) as sizes))
@@ -129,9 +139,13 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     }
   }
 
+  function valuesOf (record: T): Row {
+    return fields.map(({ name, type }) => toColumn(record[name], type))
+  }
+
   function encodeRow (values: Row) {
     const record: Partial<T> = {}
-    fields.forEach((field, n) => { record[field] = values[n] as T[typeof field] })
+    fields.forEach(({ name, type }, n) => { record[name] = fromColumn(values[n], type) as T[typeof name] })
     return encode(record as T)
   }
 
@@ -146,6 +160,23 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     }
     return { json: rows.map(encodeRow).join(','), last, size: rows.length, position: positionOf(rows) }
   }
+}
+
+function quoted (name: string) {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+/** The value of a field as its column holds it. A boolean is a number, since libsql ends the process on a boolean. */
+function toColumn (value: unknown, type: FieldType) {
+  if (value === undefined) return null
+  if (type === 'json') return JSON.stringify(value)
+  return type === 'boolean' ? Number(value) : value
+}
+
+function fromColumn (value: unknown, type: FieldType): unknown {
+  if (value === null) return undefined
+  if (type === 'json') return JSON.parse(String(value))
+  return type === 'boolean' ? Boolean(value) : value
 }
 
 /** What stands beside the collections in a database: the keys that requests came with. */

@@ -45,8 +45,8 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
 
   async function openCollection<T extends HasId> (collection: Collection<T>): Promise<Store<T>> {
     const { name, seed } = collection
-    const { table, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
-    const insertion = `insert into ${table} (${columns}) values (${columns.replaceAll(/[^,]+/g, '?')})`
+    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
+    const insertion = `insert into ${table} (${columns}) values (${types.map(() => '?').join(', ')})`
     const pieces = pieceSelection('?1', '?2')
 
     await inTransaction(async function createOrUpgrade () {

@@ -1,9 +1,15 @@
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import fc from 'fast-check'
 import Database from 'libsql'
 import pg from 'pg'
 import { test, type Test } from 'tap'
+import { encoderOf } from '../../plugins/stores/encode.js'
 import { engineAt } from '../../plugins/stores/engines.js'
-import { nextId, NoIdLeft } from '../../plugins/stores/store.js'
+import { nextId, NoIdLeft, StartupError, Unstorable, type HasId, type Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
+import { Id } from '../../schemas/http.js'
 import { Item } from '../../schemas/item.js'
 import { onEveryEngine } from '../engines.js'
 import { build } from '../helper.js'
@@ -11,17 +17,99 @@ import { build } from '../helper.js'
 const largest = Number.MAX_SAFE_INTEGER
 const idOf = (json: string): number => JSON.parse(json).id
 
+/** A record with every type of JSON, and fields whose names need care. */
+const sampleSchema = Type.Object({
+  note: Type.Optional(Type.String({ default: 'none', format: 'date' })),
+  id: Id,
+  text: Type.String(),
+  number: Type.Number(),
+  integer: Type.Integer(),
+  small: Type.Optional(Type.Integer({ minimum: -10, maximum: 10 })),
+  flag: Type.Boolean(),
+  sold: Type.Optional(Type.Boolean()),
+  weight: Type.Optional(Type.Number()),
+  colour: Type.Union([Type.Literal('red'), Type.Literal('green')]),
+  nothing: Type.Null(),
+  nullable: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  empty: Type.Optional(Type.Unsafe<string | null>({ type: 'string', nullable: true })),
+  either: Type.Optional(Type.Union([Type.String(), Type.Number(), Type.Boolean()])),
+  list: Type.Array(Type.Unknown()),
+  nested: Type.Object({ z: Type.Optional(Type.Unknown()), a: Type.Object({ b: Type.Array(Type.Boolean()) }) }),
+  place: Type.Optional(Type.Record(Type.String(), Type.Number())),
+  'a "name", 1st': Type.Optional(Type.String())
+})
+type Sample = Static<typeof sampleSchema>
+
+const full: Sample = {
+  id: 1,
+  text: 'Zoë "x" \\ \n \u2028 🫖',
+  number: 5e-324,
+  integer: 1e300,
+  small: -10,
+  flag: true,
+  sold: false,
+  weight: -0,
+  colour: 'red',
+  nothing: null,
+  nullable: null,
+  empty: null,
+  either: '5',
+  list: [1e21, -0, 'null', null, '\0 \ud800', { __proto__: null, 10: 1, 9: 2 }],
+  nested: { a: { b: [true, false] }, z: {} },
+  place: { b: 1, a: 2 },
+  'a "name", 1st': '',
+  note: 'x'.repeat(6000)
+}
+const small: Sample = {
+  id: 2, text: '', number: 1.5, integer: 2 ** 60, flag: false, colour: 'green', nothing: null, list: [], nested: { a: { b: [] } }
+}
+const number = fc.double({ noNaN: true, noDefaultInfinity: true })
+const string = fc.string({ unit: 'grapheme', maxLength: 60 }).map(value => value.replaceAll('\0', ''))
+const json = fc.jsonValue({ stringUnit: 'binary', maxDepth: 2 })
+const generated = fc.sample(fc.record<Sample>({
+  note: string,
+  id: fc.integer({ min: 3 }),
+  text: string,
+  number,
+  integer: fc.oneof(fc.maxSafeInteger(), number.map(Math.trunc)),
+  small: fc.integer({ min: -10, max: 10 }),
+  flag: fc.boolean(),
+  sold: fc.boolean(),
+  weight: number,
+  colour: fc.constantFrom('red', 'green'),
+  nothing: fc.constant(null),
+  nullable: fc.option(string),
+  empty: fc.option(string),
+  either: fc.oneof(string, number, fc.boolean()),
+  list: fc.array(json, { maxLength: 4 }),
+  nested: fc.record({ z: json, a: fc.record({ b: fc.array(fc.boolean(), { maxLength: 3 }) }) }, { requiredKeys: ['a'] }),
+  place: fc.dictionary(string, number, { maxKeys: 3 }),
+  'a "name", 1st': string
+}, { requiredKeys: ['id', 'text', 'number', 'integer', 'flag', 'colour', 'nothing', 'list', 'nested'] }), { numRuns: 300, seed: 1 })
+const samples = [full, small, ...generated]
+
+/** What `JSON.stringify` gives for the fields of the schema, in their order. */
+function expected (record: object) {
+  return JSON.stringify(Object.fromEntries(Object.keys(sampleSchema.properties).map(name => [name, record[name as keyof typeof record]])))
+}
+
 /** Runs SQL beside the service, as a person would. */
-async function runSql (url: string, sql: string) {
+async function runSql (url: string, sql: string): Promise<unknown[]> {
   if (url.startsWith('sqlite:')) {
     const database = new Database(url.slice('sqlite:'.length), { timeout: 5000 })
-    database.exec(sql)
-    return database.close()
+    try {
+      return database.prepare(sql).all()
+    } finally {
+      database.close()
+    }
   }
   const client = new pg.Client(url)
   await client.connect()
-  await client.query(sql)
-  await client.end()
+  try {
+    return (await client.query(sql)).rows
+  } finally {
+    await client.end()
+  }
 }
 
 onEveryEngine((t, address, name) => {
@@ -55,7 +143,87 @@ onEveryEngine((t, address, name) => {
     t.equal(new Set(ids).size, ids.length)
   })
 
+  t.test('a record with optional fields and every type of JSON comes back as it was sent', async t => {
+    const url = address()
+    const collection = { name: 'samples', schema: sampleSchema, seed: [full] }
+    const engine = await engineAt(url, databaseDefaults)
+    const store = await engine.open<Sample>(collection)
+    const { id, ...fields } = small
+    const answers = await Promise.all(samples.slice(1).map(record => store.append(record)))
+    t.same(answers.findIndex((answer, n) => answer !== expected(samples[n + 1] ?? {})), -1)
+    const added = JSON.parse(await store.append(fields, 'key'))
+    t.equal(await store.append(fields, 'key'), expected({ ...small, id: added.id }))
+    await isAsSent(store)
+    if (name === 'memory') return engine.close()
+    await engine.close()
+    const again = await engineAt(url, databaseDefaults)
+    await isAsSent(await again.open<Sample>(collection))
+    await again.close()
+
+    async function isAsSent (store: Store<Sample>) {
+      const all = [...samples, { ...small, id: added.id }]
+      const first = (id: number) => all.find(record => record.id === id) ?? {}
+      t.ok(await text(Readable.from(await store.list())) === `[${all.map(expected)}]`, 'the list')
+      for (const { id } of all) t.ok(await store.first(id) === expected(first(id)), `the record ${id}`)
+      const pages: string[] = []
+      for (let next: number | undefined = 0; next !== undefined;) {
+        const page = await store.page(50, next)
+        pages.push((await text(Readable.from(page.list))).slice(1, -1))
+        next = page.next
+      }
+      t.ok(`[${pages}]` === `[${all.map(expected)}]`, 'the pages')
+    }
+  })
+
+  t.test('a type that JSON does not have fails at startup, and names the field', async t => {
+    const engine = await engineAt(address(), databaseDefaults)
+    t.teardown(engine.close)
+    for (const [schema, type] of [
+      [Type.Date(), 'Date'],
+      [Type.Optional(Type.Uint8Array()), 'Uint8Array'],
+      [Type.Array(Type.BigInt()), 'bigint'],
+      [Type.Object({ at: Type.Union([Type.Null(), Type.Date()]) }), 'Date'],
+      [Type.Record(Type.String(), Type.Date()), 'Date'],
+      [Type.Object({}, { additionalProperties: Type.Undefined() }), 'undefined'],
+      [Type.Intersect([Type.Object({ at: Type.Date() }), Type.Object({ x: Type.String() })]), 'Date'],
+      [Type.Tuple([Type.String(), Type.Symbol()]), 'symbol']
+    ] as [TSchema, string][]) {
+      await t.rejects(async () => engine.open({ name: 'things', schema: Type.Object({ id: Id, since: schema }), seed: [] }),
+        new StartupError(`The field since cannot be stored: ${type} is not a type of JSON.`))
+    }
+    const Typed = Type.Object({ id: Id, type: Type.String(), other: Type.Object({ type: Type.String(), properties: Type.String() }) })
+    await engine.open({ name: 'typed', schema: Typed, seed: [] })
+  })
+
   if (name === 'memory') return
+
+  t.test('a person can query the columns of every type', async t => {
+    const url = address()
+    const engine = await engineAt(url, databaseDefaults)
+    t.teardown(engine.close)
+    await engine.open<Sample>({ name: 'samples', schema: sampleSchema, seed: [full, small] })
+    const rows = await runSql(url, `
+      select text, list, "a ""name"", 1st" as name from samples
+      where flag and not sold and colour = 'red' and small = -10 and nullable = 'null' and note is not null
+      union all select text, list, note from samples where not flag and sold is null and nullable is null`)
+    t.same(rows, [{ text: full.text, list: JSON.stringify(full.list), name: '' }, { text: '', list: '[]', name: null }])
+  })
+
+  t.test('a string that the database cannot keep is refused, and its field is named', async t => {
+    const engine = await engineAt(address(), databaseDefaults)
+    t.teardown(engine.close)
+    const store = await engine.open<Sample>({ name: 'samples', schema: sampleSchema, seed: [] })
+    for (const [value, message] of [
+      ['a\0b', 'must not contain the character NUL, which the database cannot keep'],
+      ['a\ud800', 'must be well-formed Unicode text']
+    ] as const) {
+      await t.rejects(async () => store.append({ ...small, text: value }), new Unstorable('/text', message))
+      await t.rejects(async () => store.append({ ...small, note: value }), new Unstorable('/note', message))
+    }
+    t.equal(await store.size(), 0)
+    await t.rejects(async () => engine.open<HasId>({ name: 'ranks', schema: Type.Object({ id: Id, position: Type.Integer() }), seed: [] }),
+      new StartupError('The field position cannot be stored: the table has a column of that name for the order.'))
+  })
 
   t.test('when no id is left to generate, the answer is 503, and records with ids are still created', async t => {
     const url = address()
@@ -81,4 +249,16 @@ test('the next id is the first one that no record has, and there is one up to 2^
   t.equal(nextId(largest - 2, id => id < largest), largest)
   t.throws(() => nextId(largest - 2, () => true), new NoIdLeft())
   t.throws(() => nextId(largest, () => false), new NoIdLeft())
+})
+
+test('a record is encoded as JSON.stringify encodes its fields, in the order of the schema', async t => {
+  const encode = encoderOf<object>(sampleSchema)
+  t.equal(samples.find(record => encode({ extra: 1, ...record }) !== expected(record)), undefined)
+  for (const value of [-0, 1e21, 5e-324, 2 ** 53 - 1, -(2 ** 60), 1e300, 1.7976931348623157e308, 0.1 + 0.2]) {
+    t.equal(encode({ number: value, integer: value }), JSON.stringify({ number: value, integer: value }))
+  }
+  const characters = Array.from({ length: 0x10000 }, (_, code) => String.fromCharCode(code))
+  const differs = (text: string) => encode({ text }) !== JSON.stringify({ text })
+  t.same(characters.filter(character => differs(character) || differs(`x${character}`.repeat(30))).slice(0, 5), [])
+  t.equal(encode({}), '{}')
 })
