@@ -8,6 +8,7 @@ import type { User } from '../schemas/user.js'
 import { applyApiDefaults } from './http/api-defaults.js'
 import type { Metrics } from './operations/metrics.js'
 import { engineAt } from './stores/engines.js'
+import { logOutages } from './stores/outages.js'
 import { StartupError, type Collection, type HasId, type Store } from './stores/store.js'
 
 /** The stores of the collections, by name. A host may make its own. */
@@ -46,14 +47,17 @@ const stores = fp<StoresOptions>(async function stores (app, { store = 'memory',
   app.decorate('stores', typeof store === 'string' ? await storesAt(store) : storesOf(app, store))
 
   async function storesAt (address: string) {
+    const outages = logOutages(app.log)
     const engine = await orStartupError(engineAt(address, {
       timeout: databaseTimeout ?? databaseDefaults.timeout,
-      poolSize: databasePoolSize ?? databaseDefaults.poolSize
+      poolSize: databasePoolSize ?? databaseDefaults.poolSize,
+      onUnavailable: cause => outages.failed(cause, engine.check)
     }))
     const metrics = app.hasDecorator('metrics') ? app.getDecorator<Metrics>('metrics') : undefined
     const opening = new Map<string, Promise<unknown>>()
     const stores = { open }
     app.addHook('onClose', async function closeStores () {
+      outages.stop()
       await engine.close()
     })
     if (app.hasDecorator('addReadinessCheck')) app.addReadinessCheck(engine.check)

@@ -43,6 +43,9 @@ export { default as users } from '../plugins/users.js'
 export { default as connections, type ConnectionsOptions } from './connections.js'
 export { httpServerOptions } from './http-server.js'
 export { memory } from '../plugins/stores/memory.js'
+export {
+  IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError
+} from '../plugins/stores/store.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'
 export type { List, Page, Store } from '../plugins/stores/store.js'

@@ -1,15 +1,9 @@
 import fp from 'fastify-plugin'
-import { Unavailable } from '../stores/store.js'
+import { unavailable } from '../http/errors.js'
 
 export interface LoadSheddingOptions {
   /** How late the event loop may be, in milliseconds. */
   maxEventLoopDelay: number
-}
-
-class OverloadError extends Unavailable {
-  constructor () {
-    super(undefined, 'The service is overloaded')
-  }
 }
 
 /** Answers 503 at once, on all routes of its scope, while there is more to do than can be done. */
@@ -18,6 +12,8 @@ export default fp<LoadSheddingOptions>(async function loadShedding (app, { maxEv
     maxEventLoopDelay,
     // A sample in which the event loop did not run counts as an infinite delay, so it is not shorter than the limit.
     sampleInterval: Math.max(250, maxEventLoopDelay),
-    customError: OverloadError
+    async pressureHandler () {
+      throw unavailable('The service is overloaded')
+    }
   })
 }, { fastify: '5.x', name: 'fastify-items-users/load-shedding' })

@@ -2,7 +2,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { pathOf } from './paths.js'
 import { recordHeaders } from './responses.js'
-import { KeyConflict, type HasId, type Store } from '../stores/store.js'
+import { hasId, type HasId, type NewRecord, type Store } from '../stores/store.js'
 
 /** The headers that a POST may have. */
 export const CreationHeaders = Type.Object({
@@ -18,27 +18,12 @@ export const idSources = {
   server: 'The service gives the id, which is unique; one that is sent is ignored.'
 }
 
-/** The keys of the requests that each store is busy with. */
-const busyWith = new WeakMap<object, Set<string>>()
-
-/** Creates a record, once for all requests of the same key, and answers with it. */
+/** Creates a record, once for all requests with the same idempotency key, and answers with it. */
 export async function create<T extends HasId> (
-  request: FastifyRequest, reply: FastifyReply, store: Store<T>, record: T | Omit<T, 'id'>, key?: string
+  request: FastifyRequest, reply: FastifyReply, store: Store<T>, record: NewRecord<T>, key?: string
 ) {
-  const json = key === undefined ? await store.append(record) : await appendOnce(store, record, key)
-  const { id }: HasId = 'id' in record ? record : JSON.parse(json)
+  const json = await store.append(record, key)
+  const { id }: HasId = hasId(record) ? record : JSON.parse(json)
   reply.code(201).headers(recordHeaders).header('location', `${pathOf(request)}/${id}`)
   return json
-}
-
-async function appendOnce<T extends HasId> (store: Store<T>, record: T | Omit<T, 'id'>, key: string) {
-  const keys = busyWith.get(store) ?? new Set()
-  busyWith.set(store, keys)
-  if (keys.has(key)) throw new KeyConflict(409)
-  keys.add(key)
-  try {
-    return await store.append(record, key)
-  } finally {
-    keys.delete(key)
-  }
 }

@@ -5,22 +5,41 @@ import createError from '@fastify/error'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, Fault, InvalidRequest } from '../../schemas/errors.js'
-import { Unavailable, Unstorable } from '../stores/store.js'
 import { noCache } from './responses.js'
 
-/** An error, with what Fastify takes from it. */
-type Thrown = Error & { statusCode?: number, status?: number, headers?: Record<string, string>, faults?: Fault[] }
+/** How the errors of stores are answered. */
+const storeErrors: Record<string, { status: number, detail?: string }> = {
+  ERR_STORE_UNAVAILABLE: { status: 503, detail: details[503] },
+  ERR_NO_ID_LEFT: { status: 503, detail: 'No id is left for another record' },
+  ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
+  ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
+  ERR_NOT_STORABLE: { status: 400 }
+}
 
-/** Makes an error that is the client's doing: nobody reads its stack, which would take a tenth of the time to answer. */
-function clientError (code: string, message: string, status: number) {
+/** Errors that say something of the moment and not of the service: they are not logged for each request. */
+const passingErrors = ['ERR_STORE_UNAVAILABLE', 'ERR_UNAVAILABLE']
+
+/** An error, with what Fastify and our stores put into it. */
+interface Thrown extends Error {
+  code?: string
+  statusCode?: number
+  status?: number
+  headers?: Record<string, string>
+  faults?: Fault[]
+  path?: string
+}
+
+/** Makes an error without a stack, which nobody reads, and which would take a tenth of the time to answer. */
+function stackless (code: string, message: string, status: number) {
   return createError(code, message, status, Error, false)
 }
 
-const CrossOriginError = clientError('ERR_CROSS_ORIGIN', details[403], 403)
-const InvalidRequestError = clientError('ERR_INVALID_REQUEST', '%s', 400)
-const NotFoundError = clientError('ERR_NOT_FOUND', details[404], 404)
-const TooManyRequestsError = clientError('ERR_TOO_MANY_REQUESTS', details[429], 429)
-const UnauthorizedError = clientError('ERR_UNAUTHORIZED', '%s', 401)
+const CrossOriginError = stackless('ERR_CROSS_ORIGIN', details[403], 403)
+const InvalidRequestError = stackless('ERR_INVALID_REQUEST', '%s', 400)
+const NotFoundError = stackless('ERR_NOT_FOUND', details[404], 404)
+const TooManyRequestsError = stackless('ERR_TOO_MANY_REQUESTS', details[429], 429)
+const UnauthorizedError = stackless('ERR_UNAUTHORIZED', '%s', 401)
+const UnavailableError = stackless('ERR_UNAVAILABLE', '%s', 503)
 
 export const notFound = () => new NotFoundError()
 
@@ -29,6 +48,8 @@ export const tooManyRequests = () => new TooManyRequestsError()
 export const crossOriginRejected = () => new CrossOriginError()
 
 export const unauthorized = (detail: string) => new UnauthorizedError(detail)
+
+export const unavailable = (detail: string) => new UnavailableError(detail)
 
 /** Hands on what was found, at once where it is at hand, or refuses. */
 export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
@@ -44,20 +65,20 @@ export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
   return Object.assign(error, { faults: faults.map(fault => ({ in: part, ...fault })) })
 }
 
-/** The body that answers a failed request. Of a failure of our own it tells nothing. */
+/** The body that answers an error. It tells nothing of a failure inside the service. */
 export function errorBody (error: Thrown, status: number): ErrorBody & { errors?: Fault[] } {
-  if (error instanceof Unavailable) return { detail: error.message }
-  if (status === 500) return { detail: details[500] }
-  if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
+  const { code = '', message } = error
+  const detail = storeErrors[code]?.detail
+  if (detail) return { detail }
+  if (status >= 500) return { detail: code === 'ERR_UNAVAILABLE' ? message : status === 500 ? details[500] : STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
-  if (status !== 400) return { detail: error.message || String(STATUS_CODES[status]) }
-  const { message, faults } = error.faults ? error : asInvalid(error)
-  return { detail: message, errors: faults }
+  if (status !== 400) return { detail: message || String(STATUS_CODES[status]) }
+  const { message: sentence, faults } = error.faults ? error : asInvalid(error)
+  return { detail: sentence, errors: faults }
 }
 
-function asInvalid (error: Thrown) {
-  const { message } = error
-  return error instanceof Unstorable ? invalid('body', [{ path: error.path, message }]) : invalid('request', [{ path: '', message }])
+function asInvalid ({ code, path = '', message }: Thrown) {
+  return invalid(code === 'ERR_NOT_STORABLE' ? 'body' : 'request', [{ path, message }])
 }
 
 /**
@@ -69,10 +90,10 @@ export default fp(async function errors (app) {
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is no error was thrown: ${inspect(thrown)}`)
-    const { headers } = error
-    const status = [error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
-    if (status >= 500 && !(error instanceof Unavailable)) request.log.error({ req: request, err: error }, error.message)
-    if (error instanceof Unavailable) reply.header('retry-after', 1)
+    const { code = '', headers } = error
+    const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
+    if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
+    if (status === 503) reply.header('retry-after', 1)
     keepConnection(reply)
     const answer = () => { sendError(request, reply.headers({ ...headers }), status, errorBody(error, status)) }
     // A client that is still sending may not read the response before it is reset, so the rest is read first.

@@ -2,8 +2,8 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
+import { unavailable } from '../http/errors.js'
 import { errorResponses } from '../http/responses.js'
-import { Unavailable } from '../stores/store.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -41,7 +41,7 @@ export default fp(async function health (app) {
   }
 
   function isClosing () {
-    if (closing) throw new Unavailable(undefined, 'Shutting down')
+    if (closing) throw unavailable('Shutting down')
   }
 }, { fastify: '5.x', name: 'fastify-items-users/health' })
 

@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
-import { Unavailable } from './store.js'
+import { StoreUnavailableError } from './store.js'
 
 /** What makes up one group at most: so many calls, or calls of so many bytes. */
 const batchCalls = 64
@@ -51,7 +51,7 @@ export function batch<In, Out> (
       }
     } catch (error) {
       // Those who wait have waited for this engine already; they would not fare better, only later.
-      const failed = error instanceof Unavailable ? group.concat(waiting.splice(0)) : group
+      const failed = error instanceof StoreUnavailableError ? group.concat(waiting.splice(0)) : group
       for (const { reject } of failed) reject(error)
     }
     idle++

@@ -4,8 +4,8 @@ import { StartupError } from './store.js'
 /** How the values of a field are kept: as a type that JSON, JavaScript and SQL have in common, or else as JSON. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
 
-export interface Field<T> {
-  name: keyof T & string
+export interface Field {
+  name: string
   type: FieldType
   isOptional: boolean
 }
@@ -13,11 +13,11 @@ export interface Field<T> {
 const jsonTypes = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
 
 /** The fields of a record, in the order of its schema. */
-export function fieldsOf<T> ({ properties, required = [] }: TObject): Field<T>[] {
+export function fieldsOf ({ properties, required = [] }: TObject): Field[] {
   return Object.entries(properties).map(([name, schema]) => {
     const foreign = foreignType(schema)
     if (foreign) throw new StartupError(`The field ${name} cannot be stored: ${foreign} is not a type of JSON.`)
-    return { name: name as keyof T & string, type: typeOf(schema), isOptional: !required.includes(name) }
+    return { name, type: typeOf(schema), isOptional: !required.includes(name) }
   })
 }
 

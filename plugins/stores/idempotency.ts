@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { KeyConflict } from './store.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, type HasId, type Store } from './store.js'
 
 /** How long a key stands for the request that came with it first, in milliseconds. */
 const lifetime = 24 * 60 * 60 * 1000
@@ -24,8 +24,27 @@ export function oldestKept () {
 
 /** The id that a key has given already, if any; but not to another record. */
 export function idGiven (use: Use | undefined, digest: string) {
-  if (use && use.digest !== digest) throw new KeyConflict(422)
+  if (use && use.digest !== digest) throw new IdempotencyKeyReusedError()
   return use?.id
+}
+
+/** Fails a call with a key while another call with it is under way. */
+export function oneCallPerKey<T extends HasId> (append: Store<T>['append']): Store<T>['append'] {
+  const inUse = new Set<string>()
+
+  return function appendOneAtATime (record, key) {
+    return key === undefined ? append(record) : appendWithKey(record, key)
+  }
+
+  async function appendWithKey (...[record, key]: Required<Parameters<typeof append>>) {
+    if (inUse.has(key)) throw new IdempotencyKeyInUseError()
+    inUse.add(key)
+    try {
+      return await append(record, key)
+    } finally {
+      inUse.delete(key)
+    }
+  }
 }
 
 /** The keys of a collection in memory. */

@@ -2,11 +2,11 @@ import { encoderOf } from './encode.js'
 import { digestOf, idGiven, keysInMemory } from './idempotency.js'
 import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
-import { hasId, largestCounted, nextId, type Collection, type HasId, type Store } from './store.js'
+import { hasId, largestCounted, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
 export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
-  const encode = encoderOf<T>(schema)
+  const encode = encoderOf(schema)
   const records = segmentedJson()
   const keys = keysInMemory()
   // Positions of records: the first with an id and, where there are more, each one's next and the last.
@@ -19,27 +19,27 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   seed.forEach(add)
   return { append, first, list: records.list, page: (limit, after = 0) => records.page(limit, after), removeFirst, size: () => size }
 
-  function append (record: T | Omit<T, 'id'>, key?: string): string {
+  function append (record: NewRecord<T>, key?: string): string {
     if (key !== undefined) return appendOnce(key, record)
     return add(numbered(record))
   }
 
-  function appendOnce (key: string, record: T | Omit<T, 'id'>) {
-    const digest = digestOf(encode(record as T))
+  function appendOnce (key: string, record: NewRecord<T>) {
+    const digest = digestOf(encode(record))
     const given = idGiven(keys.get(key), digest)
-    if (given !== undefined) return encode({ ...record, id: given } as T)
+    if (given !== undefined) return encode({ ...record, id: given })
     const appended = numbered(record)
     keys.set(key, { digest, id: appended.id })
     return add(appended)
   }
 
-  function numbered (record: T | Omit<T, 'id'>) {
+  function numbered (record: NewRecord<T>) {
     if (hasId(record)) return record
     lastId = nextId(lastId, id => firstById.get(id) !== undefined)
-    return { ...record, id: lastId } as T
+    return { ...record, id: lastId }
   }
 
-  function add (record: T) {
+  function add (record: HasId) {
     const { id } = record
     const json = encode(record)
     const position = records.add(json)

@@ -1,9 +1,9 @@
 import pg from 'pg'
 import { batch } from './batch.js'
-import { digestOf, oldestKept, type Use } from './idempotency.js'
+import { digestOf, oldestKept, oneCallPerKey, type Use } from './idempotency.js'
 import {
-  hasId, KeyConflict, largestCounted, NoIdLeft, patience, Unavailable, Unstorable,
-  type Collection, type Engine, type EngineOptions, type HasId, type Store
+  hasId, IdempotencyKeyInUseError, IdempotencyKeyReusedError, largestCounted, NoIdLeftError, patience, StoreUnavailableError, NotStorableError,
+  type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
 import { keysTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
@@ -13,7 +13,7 @@ const types = {
 }
 
 /** Keeps collections in PostgreSQL, where many instances of the service can share them. */
-export async function postgres (url: string, { timeout, poolSize }: EngineOptions): Promise<Engine> {
+export async function postgres (url: string, { timeout, poolSize, onUnavailable }: EngineOptions): Promise<Engine> {
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
   // The server ends a statement that takes too long; where the server itself hangs, the client does.
   const limits = {
@@ -113,12 +113,11 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
     const selectEnd = { text: endSelection('$1::bigint', '$2::int'), rowMode: 'array' as const }
 
     return {
-      async append (record, key) {
-        const given = record as T
-        checkText(given)
-        if (key !== undefined) return insertOnce(key, given)
-        return hasId(record) ? insert(given) : insertAndNumber(given)
-      },
+      append: oneCallPerKey<T>(async function append (record, key) {
+        checkText(record)
+        if (key !== undefined) return insertOnce(key, record)
+        return hasId(record) ? insert(record) : insertAndNumber(record)
+      }),
 
       async first (id) {
         return Number.isSafeInteger(id) ? selectFirst(id) : undefined
@@ -147,12 +146,12 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
 
     /** Inserts records together; where one is refused, it finds out which. */
     function inserterOf (statement: { name: string, text: string }) {
-      return batch(async function insertAll (records: T[]): Promise<(string | Error)[]> {
+      return batch(async function insertAll (records: NewRecord<T>[]): Promise<(string | Error)[]> {
         try {
           const { rows } = await query({ ...statement, values: columnsOf(records) })
           return records.map((record, n) => {
             const stored = withId(record, rows[n])
-            return stored instanceof NoIdLeft ? stored : encode(stored)
+            return stored instanceof NoIdLeftError ? stored : encode(stored)
           })
         } catch (error) {
           if (!isRefusal(error)) throw error
@@ -164,19 +163,19 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
     }
 
     /** A record with its id: the one that it came with, or the one that was generated. */
-    function withId (record: T, generated?: HasId) {
-      if (hasId<T>(record)) return record
-      return generated ? { ...record as T, ...generated } : new NoIdLeft()
+    function withId (record: NewRecord<T>, generated?: HasId) {
+      if (hasId(record)) return record
+      return generated ? { ...record, ...generated } : new NoIdLeftError()
     }
 
     /** Has the lock of a key for as long as its transaction takes; who finds it locked learns that it is being used. */
-    async function insertOnce (key: string, given: T) {
+    async function insertOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
       const record = await answer(withConnection(async client => {
         await client.query('begin')
         const { rows: [locked] } = await client.query('select pg_try_advisory_xact_lock(hashtextextended($1, 0)) as free',
           [`fastify-items-users ${name} ${key}`])
-        const outcome = locked.free ? await insertOrRecall(client) : new KeyConflict(409)
+        const outcome = locked.free ? await insertOrRecall(client) : new IdempotencyKeyInUseError()
         await client.query('commit')
         return outcome
       }))
@@ -186,11 +185,11 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       async function insertOrRecall (client: pg.PoolClient) {
         const { rows: [use] } = await client.query<Use>(
           'select digest, id from idempotency_keys where collection = $1 and key = $2 and at >= $3', [name, key, oldestKept()])
-        if (use) return use.digest === digest ? { ...given, id: use.id } : new KeyConflict(422)
-        const statement = hasId<T>(given) ? insertGiven : insertNumbered
+        if (use) return use.digest === digest ? { ...given, id: use.id } : new IdempotencyKeyReusedError()
+        const statement = hasId(given) ? insertGiven : insertNumbered
         const { rows: [row] } = await client.query<HasId>({ ...statement, values: columnsOf([given]) })
         const record = withId(given, row)
-        if (record instanceof NoIdLeft) return record
+        if (record instanceof NoIdLeftError) return record
         await client.query(`
           insert into idempotency_keys values ($1, $2, $3, $4, $5)
           on conflict (collection, key) do update set digest = excluded.digest, id = excluded.id, at = excluded.at`,
@@ -203,7 +202,7 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       }
     }
 
-    function columnsOf (records: T[]) {
+    function columnsOf (records: object[]) {
       const rows = records.map(valuesOf)
       return types.map((_, n) => rows.map(row => row[n]))
     }
@@ -283,6 +282,13 @@ export async function postgres (url: string, { timeout, poolSize }: EngineOption
       .finally(() => clearTimeout(timer))
   }
 
+  /** An outage may pass. A refusal, a fault in a statement or one inside the server will not. */
+  function failure (error: unknown) {
+    if (isRefusal(error) || error instanceof NotStorableError || /^(42|XX)/.test(codeOf(error))) return error
+    onUnavailable?.(error)
+    return new StoreUnavailableError(error)
+  }
+
   /** Has a connection of its own, without limits: to migrate may take long. */
   async function inTransaction (work: (client: pg.Client) => Promise<void>) {
     const client = new pg.Client(login)
@@ -303,17 +309,12 @@ function lock (name: string) {
   return `pg_advisory_xact_lock(hashtext('fastify-items-users'), hashtext('${name}'))`
 }
 
-/** What may pass is not a failure of the service; a refusal, a fault in a statement and one inside the server will not. */
-function failure (error: unknown) {
-  return isRefusal(error) || error instanceof Unstorable || /^(42|XX)/.test(codeOf(error)) ? error : new Unavailable(error)
-}
-
 function useOf ({ totalCount, idleCount, waitingCount }: pg.Pool) {
   return { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
 }
 
 function refused () {
-  return new Unstorable('', 'is refused by the database')
+  return new NotStorableError('', 'is refused by the database')
 }
 
 /** Whether data is refused: for what it is, by a constraint, a view or a trigger, or for its size. */

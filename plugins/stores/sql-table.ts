@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { encoderOf } from './encode.js'
 import { fieldsOf, type FieldType } from './fields.js'
-import { StartupError, Unstorable, type Collection, type MaybePromise, type HasId, type Page } from './store.js'
+import { StartupError, NotStorableError, type Collection, type MaybePromise, type HasId, type Page } from './store.js'
 
 /** The column types that both databases know. JSON is kept as text, which comes back as it was. */
 const columnTypes: Record<FieldType, string> = {
@@ -31,8 +31,8 @@ export interface Snapshot {
 
 /** How a collection is kept in a table: a column for each field, where null means absent, and one for the position. */
 export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
-  const encode = encoderOf<T>(schema)
-  const fields = fieldsOf<T>(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
+  const encode = encoderOf(schema)
+  const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const types = fields.map(({ columnType }) => columnType)
   const columns = fields.map(({ column }) => column).join(', ')
   const table = quoted(name)
@@ -50,15 +50,15 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     encodeRow,
 
     /** How many bytes the texts of a record take, roughly. */
-    sizeOf: (record: T) => valuesOf(record).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
+    sizeOf: (record: object) => valuesOf(record).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
 
     /** Refuses what neither database can keep. */
-    checkText (record: T) {
+    checkText (record: object) {
       for (const { name, type } of fields) {
-        const value = record[name]
+        const value: unknown = Reflect.get(record, name)
         if (type !== 'string' || typeof value !== 'string') continue
-        if (value.includes('\0')) throw new Unstorable(`/${name}`, 'must not contain the character NUL, which the database cannot keep')
-        if (!value.isWellFormed()) throw new Unstorable(`/${name}`, 'must be well-formed Unicode text')
+        if (value.includes('\0')) throw new NotStorableError(`/${name}`, 'must not contain the character NUL, which the database cannot keep')
+        if (!value.isWellFormed()) throw new NotStorableError(`/${name}`, 'must be well-formed Unicode text')
       }
     },
 
@@ -139,14 +139,14 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     }
   }
 
-  function valuesOf (record: T): Row {
-    return fields.map(({ name, type }) => toColumn(record[name], type))
+  function valuesOf (record: object): Row {
+    return fields.map(({ name, type }) => toColumn(Reflect.get(record, name), type))
   }
 
   function encodeRow (values: Row) {
-    const record: Partial<T> = {}
-    fields.forEach(({ name, type }, n) => { record[name] = fromColumn(values[n], type) as T[typeof name] })
-    return encode(record as T)
+    const record: Record<string, unknown> = {}
+    fields.forEach(({ name, type }, n) => { record[name] = fromColumn(values[n], type) })
+    return encode(record)
   }
 
   async function readPiece (select: SelectPiece, after: number, left: number) {

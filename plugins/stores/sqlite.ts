@@ -4,10 +4,10 @@ import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import { batch } from './batch.js'
-import { digestOf, idGiven, oldestKept } from './idempotency.js'
+import { digestOf, idGiven, oldestKept, oneCallPerKey } from './idempotency.js'
 import {
-  hasId, KeyConflict, largestCounted, nextId, NoIdLeft, patience, Unavailable, Unstorable,
-  type Collection, type Engine, type EngineOptions, type HasId, type Store
+  hasId, IdempotencyKeyReusedError, largestCounted, nextId, NoIdLeftError, patience, StoreUnavailableError, NotStorableError,
+  type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
 import { keysTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
@@ -23,7 +23,7 @@ const maxReaders = 64
 const countedAtOnce = 100_000
 
 /** Keeps collections in a file. Writes that come together share one transaction, which is on disk when they are answered. */
-export async function sqlite (name: string, { timeout }: EngineOptions): Promise<Engine> {
+export async function sqlite (name: string, { timeout, onUnavailable }: EngineOptions): Promise<Engine> {
   const path = resolve(name) // so that it is a file, where libsql would take it for something else
   await mkdir(dirname(path), { recursive: true })
   await (await open(path, 'a')).close() // tells why it cannot be written, where SQLite gives a number
@@ -38,7 +38,7 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
 
   /** Does these writes in one transaction, in their order. */
   const write = batch(async function writeAll (writes: Write[]) {
-    return inTransaction(() => writes.map(attempt)).catch(error => { throw unavailable(error) })
+    return inTransaction(() => writes.map(attempt)).catch(error => { throw failure(error) })
   }, { sizeOf: ({ size }) => size })
 
   return { open: openCollection, check, connections, close }
@@ -78,12 +78,11 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
       `delete from ${table} where position = (select position from ${table} where id = ? order by position limit 1)`)
 
     return {
-      async append (record, key) {
-        const given = record as T
-        checkText(given)
-        const run = key === undefined ? () => add(given) : () => addOnce(key, given)
-        return encode(await write({ run, size: sizeOf(given) }) as T)
-      },
+      append: oneCallPerKey<T>(async function append (record, key) {
+        checkText(record)
+        const run = key === undefined ? () => add(record) : () => addOnce(key, record)
+        return encode(await write({ run, size: sizeOf(record) }) as HasId)
+      }),
 
       first (id) {
         const row = reading(() => selectFirst.get([id])) as Row | undefined
@@ -113,8 +112,8 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
       }
     }
 
-    function add (given: T) {
-      const record = hasId(given) ? given : { ...given as T, id: generateId() }
+    function add (given: NewRecord<T>) {
+      const record = hasId(given) ? given : { ...given, id: generateId() }
       insert.run(valuesOf(record))
       return record
     }
@@ -126,7 +125,7 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
       return id
     }
 
-    function addOnce (key: string, given: T) {
+    function addOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
       const use = selectUse.get([key, oldestKept()]) as [string, number] | undefined
       const id = idGiven(use && { digest: use[0], id: use[1] }, digest)
@@ -168,7 +167,7 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
 
   /** A connection is closed only when its statements are collected, so those of readers are kept for the next ones. */
   function newReader () {
-    if (readers === maxReaders) throw new Unavailable(new Error('Too many lists are being read'))
+    if (readers === maxReaders) throw new StoreUnavailableError(new Error('Too many lists are being read'))
     check()
     const reader = new Database(path, { timeout: 10 })
     readers++
@@ -179,7 +178,7 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
 
   /** A file that is removed or replaced can still be written to, for nothing. */
   function check () {
-    if (statSync(path, { throwIfNoEntry: false })?.ino !== ino) throw new Unavailable(new Error('The file is not there any more'))
+    if (statSync(path, { throwIfNoEntry: false })?.ino !== ino) throw new StoreUnavailableError(new Error('The file is not there any more'))
   }
 
   async function inTransaction<T> (work: () => T) {
@@ -200,9 +199,9 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
     try {
       return run()
     } catch (error) {
-      if (error instanceof KeyConflict || error instanceof NoIdLeft) return error
+      if (error instanceof IdempotencyKeyReusedError || error instanceof NoIdLeftError) return error
       if (!database.inTransaction || !/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) throw error
-      return new Unstorable('', 'is refused by the database')
+      return new NotStorableError('', 'is refused by the database')
     }
   }
 
@@ -213,6 +212,21 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
   function close () {
     database.exec('pragma wal_checkpoint(truncate)') // so that the file is all there is
     for (const connection of [database, ...idleReaders]) connection.close()
+  }
+
+  function reading<T> (read: () => T) {
+    try {
+      return read()
+    } catch (error) {
+      throw failure(error)
+    }
+  }
+
+  /** An outage may pass, such as a disk that is full. */
+  function failure (error: unknown) {
+    const isOutage = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|READONLY|CANTOPEN|NOMEM|PROTOCOL)/.test(codeOf(error))
+    if (isOutage || error instanceof StoreUnavailableError) onUnavailable?.(error)
+    return isOutage ? new StoreUnavailableError(error) : error
   }
 
   /** Another process may be writing; this one goes on meanwhile. */
@@ -227,19 +241,6 @@ export async function sqlite (name: string, { timeout }: EngineOptions): Promise
       }
     }
   }
-}
-
-function reading<T> (read: () => T) {
-  try {
-    return read()
-  } catch (error) {
-    throw unavailable(error)
-  }
-}
-
-/** What another try may mend, such as a disk that is full, is not a failure of the service. */
-function unavailable (error: unknown) {
-  return /^SQLITE_(BUSY|LOCKED|FULL|IOERR|READONLY|CANTOPEN|NOMEM|PROTOCOL)/.test(codeOf(error)) ? new Unavailable(error) : error
 }
 
 function codeOf (error: unknown) {

@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream'
 import type { TObject } from '@sinclair/typebox'
-import { details } from '../../schemas/errors.js'
 
 /** What every record has: an id, which need not be unique. */
 export interface HasId {
@@ -16,11 +15,11 @@ export type MaybePromise<T> = T | Promise<T>
  */
 export interface Store<T extends HasId> {
   /**
-   * Puts a record at the end, also where its id is taken, and gives it back. One that has no id gets the next one that
-   * no record has or, where none is left, is refused with `NoIdLeft`. With a key that was used within a day, it is not put there again: it is given back as it was or, where it is another
-   * one, refused with a `KeyConflict`.
+   * Appends a record, also if its id is taken, and returns it. A record without an id gets the next id that no record
+   * has; if none is left, it fails with a `NoIdLeftError`. With an idempotency key that was used within a day, nothing
+   * is appended: the first record is returned or, if it was another one, it fails with an `IdempotencyKeyReusedError`.
    */
-  append (record: T | Omit<T, 'id'>, key?: string): MaybePromise<string>
+  append (record: NewRecord<T>, key?: string): MaybePromise<string>
   /** Finds the first record with this id. */
   first (id: number): MaybePromise<string | undefined>
   /** Gives every record as of now, whole or, where that is much, in pieces; later changes do not show in it. */
@@ -42,8 +41,11 @@ export interface Page {
   next?: number
 }
 
+/** A record to append: with its id, or without one, so that the store generates it. */
+export type NewRecord<T extends HasId> = T | Omit<T, 'id'>
+
 /** Tells whether a record comes with its id. */
-export function hasId<T extends HasId> (record: T | Omit<T, 'id'>): record is T {
+export function hasId<T extends HasId> (record: NewRecord<T>): record is T {
   return 'id' in record
 }
 
@@ -81,6 +83,8 @@ export interface EngineOptions {
   timeout: number
   /** How many connections it may have. */
   poolSize: number
+  /** Is called each time that an operation fails because the engine cannot serve. */
+  onUnavailable? (cause: unknown): void
 }
 
 /**
@@ -92,41 +96,44 @@ export const largestCounted = 2 ** 52
 /** The next id to generate: the first one behind the last that no record has. */
 export function nextId (last: number, isTaken: (id: number) => boolean) {
   for (let id = last + 1; id <= Number.MAX_SAFE_INTEGER; id++) if (!isTaken(id)) return id
-  throw new NoIdLeft()
+  throw new NoIdLeftError()
 }
 
 /** How long a list holds what it needs while its reader takes nothing, in time-outs. */
 export const patience = 12
 
-/** The engine cannot be used as it is configured. The message is for whoever starts the service. */
-export class StartupError extends Error {}
+/** The service cannot start as it is configured. The message is for the operator. */
+export class StartupError extends Error {
+  readonly code = 'ERR_STARTUP'
+}
 
 /** The engine cannot serve for the moment. */
-export class Unavailable extends Error {
-  readonly statusCode = 503
+export class StoreUnavailableError extends Error {
+  readonly code = 'ERR_STORE_UNAVAILABLE'
 
-  constructor (cause?: unknown, detail: string = details[503]) {
-    super(detail, { cause })
+  constructor (cause?: unknown) {
+    super('The store is unavailable', { cause })
   }
 }
 
 /** The generated ids have reached the largest integer that JSON carries exactly. */
-export class NoIdLeft extends Unavailable {
-  constructor () {
-    super(undefined, 'No id is left for another record')
-  }
+export class NoIdLeftError extends Error {
+  readonly code = 'ERR_NO_ID_LEFT'
 }
 
-/** A key stands for another request, or for one that is still being served. */
-export class KeyConflict extends Error {
-  constructor (readonly statusCode: 409 | 422) {
-    super(details[statusCode])
-  }
+/** A call with this idempotency key is still under way. */
+export class IdempotencyKeyInUseError extends Error {
+  readonly code = 'ERR_IDEMPOTENCY_KEY_IN_USE'
 }
 
-/** The engine cannot keep a record as it is: what of it, and why. */
-export class Unstorable extends Error {
-  readonly statusCode = 400
+/** The idempotency key was used with another record. */
+export class IdempotencyKeyReusedError extends Error {
+  readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
+}
+
+/** The engine cannot store a record as it is: the field at fault as a JSON Pointer, and what it must be. */
+export class NotStorableError extends Error {
+  readonly code = 'ERR_NOT_STORABLE'
 
   constructor (readonly path: string, message: string) {
     super(message)

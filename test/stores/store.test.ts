@@ -9,7 +9,7 @@ import { engineAt, withDriver } from '../../plugins/stores/engines.js'
 import { keysInMemory } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory.js'
 import { segmentedJson } from '../../plugins/stores/segments.js'
-import { Unavailable, type Store } from '../../plugins/stores/store.js'
+import { StoreUnavailableError, type Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { onEveryEngine } from '../support/engines.js'
@@ -176,7 +176,7 @@ test('keys in memory are so many at most, and the oldest are forgotten first', a
 })
 
 test('however many wait for a database that does not answer, all are told', async t => {
-  const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new Unavailable(new Error('gone')) })
+  const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new StoreUnavailableError(new Error('gone')) })
   const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
   t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })

@@ -1,0 +1,39 @@
+import type { MaybePromise } from './store.js'
+
+/** How often an engine that failed is checked, in milliseconds. */
+const interval = 1000
+
+interface Log {
+  info (message: string): void
+  warn (fields: object, message: string): void
+}
+
+/** Logs an outage of an engine once when it starts, with its cause, and once when it ends. */
+export function logOutages (log: Log) {
+  let timer: NodeJS.Timeout | undefined
+  let hasFailed = false
+
+  return {
+    /** Notes a failure, and checks the engine until a check succeeds and nothing has failed since the one before. */
+    failed (cause: unknown, check: () => MaybePromise<void>) {
+      hasFailed = true
+      if (timer) return
+      log.warn({ err: cause }, 'The database is unavailable')
+      timer = setInterval(async function checkAgain () {
+        const failedBefore = hasFailed
+        hasFailed = false
+        await Promise.resolve().then(check).catch(() => { hasFailed = true })
+        if (timer === undefined || hasFailed || failedBefore) return
+        stop()
+        log.info('The database is available again')
+      }, interval).unref()
+    },
+
+    stop
+  }
+
+  function stop () {
+    clearInterval(timer)
+    timer = undefined
+  }
+}

@@ -1,0 +1,73 @@
+import { renameSync } from 'node:fs'
+import Fastify from 'fastify'
+import { test, type Test } from 'tap'
+import {
+  default as itemsUsers, IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError, type Store
+} from '../../src/index.js'
+import { newFolder } from '../support/folder.js'
+import { build } from '../support/helper.js'
+import { startPostgres } from '../support/postgres.js'
+
+const item = { id: 7, name: 'Kettle', price: 19.99 }
+
+interface Line {
+  level: number
+  msg: string
+  err?: { stack: string }
+}
+
+test('on SQLite, an outage is logged once when it starts and once when it ends', async t => {
+  const file = `${newFolder(t)}/items.db`
+  await logsOutage(t, `sqlite:${file}`, async () => renameSync(file, `${file}.away`), async () => renameSync(`${file}.away`, file))
+})
+
+test('on PostgreSQL, an outage is logged once when it starts and once when it ends', async t => {
+  const server = await startPostgres(t)
+  if (!server) return t.plan(0, 'PostgreSQL does not start')
+  await logsOutage(t, server.database(), () => server.stop('SIGQUIT'), server.run)
+})
+
+async function logsOutage (t: Test, address: string, stop: () => Promise<void>, start: () => Promise<void>) {
+  const lines: Line[] = []
+  const app = build(t, { DATABASE_URL: address, DATABASE_TIMEOUT: '2000', LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line)) })
+  const post = () => app.inject({ method: 'POST', url: '/api/items', payload: item })
+  t.equal((await post()).statusCode, 201)
+  for (let outage = 1; outage <= 2; outage++) {
+    await stop()
+    const answers = await Promise.all(Array.from({ length: 20 }, post))
+    t.same([...new Set(answers.map(({ statusCode }) => statusCode))], [503])
+    await start()
+    while ((await post()).statusCode !== 201);
+    while (said('The database is available again').length < outage) await new Promise(resolve => setTimeout(resolve, 50))
+    t.equal(said('The database is unavailable').length, outage)
+    t.equal(said('The database is available again').length, outage)
+  }
+  t.equal(lines.filter(({ err }) => err).length, 2, 'one stack for each outage, and none for each request')
+  t.ok(lines.filter(({ level }) => level === 40).every(({ err }) => err))
+
+  function said (message: string) {
+    return lines.filter(({ msg }) => msg === message)
+  }
+}
+
+test('the errors of a store of one\'s own have the answers of ours', async t => {
+  const errors: [Error, number, string][] = [
+    [new StoreUnavailableError(), 503, 'The database cannot serve for the moment'],
+    [new NoIdLeftError(), 503, 'No id is left for another record'],
+    [new IdempotencyKeyInUseError(), 409, 'A request with this Idempotency-Key is being served'],
+    [new IdempotencyKeyReusedError(), 422, 'This Idempotency-Key stands for another request'],
+    [new NotStorableError('/name', 'must be short'), 400, 'Invalid body: name must be short.']
+  ]
+  for (const [error, status, detail] of errors) {
+    const own: Store<{ id: number }> = {
+      append () { throw error }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0
+    }
+    const app = Fastify()
+    t.teardown(() => app.close())
+    app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
+    const response = await app.inject({ method: 'POST', url: '/api/items', payload: item })
+    t.equal(response.statusCode, status)
+    t.equal(response.json().detail, detail)
+    t.equal(response.headers['retry-after'], status === 503 ? '1' : undefined)
+  }
+})
