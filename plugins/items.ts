@@ -7,7 +7,7 @@ import { PageQuery } from '../schemas/pagination.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { orNotFound } from './http/errors.js'
 import { sendList } from './http/pagination.js'
-import { errorResponses, json, jsonList, recordHeaders } from './http/responses.js'
+import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -54,7 +54,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       }
     }
   }, function getItem (request, reply) {
-    reply.headers(recordHeaders)
+    setHeaders(request, reply)
     return orNotFound(store.first(request.params.item_id))
   })
 

@@ -7,7 +7,7 @@ import { PageQuery } from '../schemas/pagination.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { notFound, orNotFound } from './http/errors.js'
 import { sendList } from './http/pagination.js'
-import { errorResponses, json, jsonList, noCache, recordHeaders } from './http/responses.js'
+import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -54,7 +54,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       }
     }
   }, function getUser (request, reply) {
-    reply.headers(recordHeaders)
+    setHeaders(request, reply)
     return orNotFound(store.first(request.params.id))
   })
 
@@ -92,7 +92,8 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     }
   }, async function deleteUser (request, reply) {
     if (!await store.removeFirst(request.params.id)) throw notFound()
-    return reply.code(204).header('cache-control', noCache).send(undefined)
+    setHeaders(request, reply)
+    return reply.code(204).send(undefined)
   })
 }
 

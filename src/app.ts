@@ -8,7 +8,7 @@ import securityHeaders from '../plugins/guards/security-headers.js'
 import health from '../plugins/operations/health.js'
 import json from '../plugins/http/json-body.js'
 import rateLimit from '../plugins/guards/rate-limit.js'
-import requestId, { genReqId } from '../plugins/http/request-id.js'
+import { genReqId } from '../plugins/http/request-id.js'
 import metrics from '../plugins/operations/metrics.js'
 import notFound from '../plugins/http/not-found.js'
 import loadShedding from '../plugins/guards/load-shedding.js'
@@ -38,7 +38,6 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   })
 
   app.register(connections, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
-  app.register(requestId)
   app.register(errors)
   app.register(json)
   app.register(notFound)

@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { pathOf } from './paths.js'
-import { recordHeaders } from './responses.js'
+import { setHeaders } from './responses.js'
 import { hasId, type HasId, type NewRecord, type Store } from '../stores/store.js'
 
 /** The headers that a POST may have. */
@@ -24,6 +24,7 @@ export async function create<T extends HasId> (
 ) {
   const json = await store.append(record, key)
   const { id }: HasId = hasId(record) ? record : JSON.parse(json)
-  reply.code(201).headers(recordHeaders).header('location', `${pathOf(request)}/${id}`)
+  setHeaders(request, reply)
+  reply.code(201).header('location', `${pathOf(request)}/${id}`)
   return json
 }

@@ -3,14 +3,14 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/pagination.js'
 import { invalid } from './errors.js'
 import { pathOf, queryOf } from './paths.js'
-import { recordHeaders } from './responses.js'
+import { setHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
 
 /** Answers with a list: the whole collection or, where there is a limit, a page of it that links to the next one. */
 export function sendList<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: PageQuery
 ): MaybePromise<List> {
-  reply.headers(recordHeaders)
+  setHeaders(request, reply)
   if (limit !== undefined) return sendPage(request, reply, store, limit, after)
   if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required where there is after' }])
   return bodyFor(request, store.list())

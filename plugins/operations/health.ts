@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { unavailable } from '../http/errors.js'
-import { errorResponses } from '../http/responses.js'
+import { errorResponses, setHeaders } from '../http/responses.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -60,7 +60,8 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
         ...errorResponses()
       }
     }
-  }, async function isLive () {
+  }, async function isLive (request, reply) {
+    setHeaders(request, reply)
     return { status: 'ok' as const }
   })
 
@@ -76,8 +77,9 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
         ...errorResponses()
       }
     }
-  }, async function isReady () {
+  }, async function isReady (request, reply) {
     for (const check of checks) await check()
+    setHeaders(request, reply)
     return { status: 'ok' as const }
   })
 }

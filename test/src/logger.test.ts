@@ -48,7 +48,7 @@ test('the serializers and the redaction of a host apply to the request line', as
 test('a request id is the one of the client if it is well-formed, and is returned to a client that sent one', async t => {
   const { app, lines } = logged(t)
   for (const id of ['a', 'x'.repeat(128), '!"#$%&~', 'b7a2-0001']) {
-    for (const url of ['/api/items', '/api/items/9', '/livez', '/nope', '/openapi.json']) {
+    for (const url of ['/api/items', '/api/items?limit=1', '/api/items/1', '/api/items/9', '/livez', '/readyz', '/nope']) {
       t.equal((await app.inject({ url, headers: { [requestId]: id } })).headers[requestId], id, url)
     }
   }
