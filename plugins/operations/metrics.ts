@@ -49,7 +49,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
   })
 
   const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
-  gauge('store_records', 'How many records there are', ['collection'], async add => {
+  gauge('store_records', 'How many records there are; in a database, an estimate beyond 10,000', ['collection'], async add => {
     for (const { collection, size } of sizes) add({ collection }, await size())
   })
 
@@ -86,22 +86,31 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     server.closeAllConnections()
   })
 
-  /** Has a figure looked at whenever it is asked for; one that cannot be had is left out. */
+  /** Has a figure measured when it is asked for, once for all who ask meanwhile; one that cannot be had is left out. */
   function gauge (name: string, help: string, labelNames: string[], look: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
+    let measuring: Promise<void> | undefined
     const figure = new Gauge({
       name,
       help,
       labelNames,
       registers,
       async collect () {
-        figure.reset()
-        try {
-          await look((labels, value) => figure.inc(labels, value))
-        } catch (error) {
-          app.log.warn({ err: error }, `${name} cannot be measured`)
-        }
+        measuring ??= measure().finally(() => { measuring = undefined })
+        await measuring
       }
     })
+
+    async function measure () {
+      const values: { labels: Record<string, string>, value: number }[] = []
+      try {
+        await look((labels, value) => values.push({ labels, value }))
+      } catch (error) {
+        values.length = 0
+        app.log.warn({ err: error }, `${name} cannot be measured`)
+      }
+      figure.reset() // and added up without a pause, so that no scrape sees a part of it
+      for (const { labels, value } of values) figure.inc(labels, value)
+    }
   }
 
   function timed<T extends HasId> (collection: string, store: Store<T>): Store<T> {

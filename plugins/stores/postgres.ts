@@ -35,7 +35,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 
   async function open<T extends HasId> (collection: Collection<T>): Promise<Store<T>> {
     const { name, seed } = collection
-    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, shortPage, longPage } = tableOf(collection)
+    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, shortPage, longPage } = tableOf(collection)
     const given = `
       unnest(${types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')}) with ordinality as given (${columns}, position)`
     const insertGiven = {
@@ -46,20 +46,20 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     const insertNumbered = {
       name: `number ${table}`,
       text: `
-        with last as (select id from last_ids where collection = '${name}' for update),
-        following as (
+        with _last as (select id from last_ids where collection = '${name}' for update),
+        _following as (
           select generate_series(
             1 + greatest(id, (select max(id) from ${table} where id <= ${largestCounted})), ${Number.MAX_SAFE_INTEGER}) as id
-          from last
+          from _last
         ),
-        free as (
-          select id from following where (select count(*) from ${table} as taken where taken.id = following.id) = 0
+        _free as (
+          select id from _following where (select count(*) from ${table} as taken where taken.id = _following.id) = 0
           limit cardinality($1::${types[0]}[])
         ),
-        counted as (update last_ids set id = greatest(id, (select max(id) from free)) where collection = '${name}'),
-        numbers as (select id, row_number() over (order by id) as position from free)
-        insert into ${table} (${columns}) select ${columns.replace('"id"', 'numbers.id')}
-        from ${given} join numbers using (position) order by position returning id`
+        _counted as (update last_ids set id = greatest(id, (select max(id) from _free)) where collection = '${name}'),
+        _numbers as (select id, row_number() over (order by id) as position from _free)
+        insert into ${table} (${columns}) select ${columns.replace('"id"', '_numbers.id')}
+        from ${given} join _numbers using (position) order by position returning id`
     }
 
     await inTransaction(async function createOrUpgrade (client) {
@@ -96,12 +96,12 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       // Two statements that are one transaction: the second sees what those did who had the lock before.
       const results = await query(`
         select ${lock(collection.name)};
-        with asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id),
-        found as (
-          select firsts.position from asked,
-          lateral (select position from ${table} as t where t.id = asked.id order by position limit asked.count) as firsts
+        with _asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id),
+        _found as (
+          select firsts.position from _asked,
+          lateral (select position from ${table} as t where t.id = _asked.id order by position limit _asked.count) as firsts
         )
-        delete from ${table} where position in (select position from found) returning id`)
+        delete from ${table} where position in (select position from _found) returning id`)
       const deleted = [results].flat().flatMap(({ rows }) => rows).map(({ id }) => id)
       return ids.map(id => {
         const n = deleted.indexOf(id)
@@ -134,8 +134,8 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       },
 
       async size () {
-        const { rows } = await query({ text: `select count(*) from ${table}`, rowMode: 'array' })
-        return Number(rows[0])
+        const { rows } = await query({ text: sizeSelection, rowMode: 'array' })
+        return Math.round(Number(rows[0]))
       }
     }
 

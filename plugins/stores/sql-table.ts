@@ -13,6 +13,11 @@ const shortSize = 1000
 const pieceSizes = [500, 20, 1]
 const pieceBytes = 1024 * 1024
 
+/** How many records are counted at most. Of more there is an estimate, by this many samples of so many positions. */
+const maxCounted = 10_000
+const samples = 50
+const sampleSize = maxCounted / samples
+
 /** The values of a record in the order of its fields, and in the end its position. */
 export type Row = unknown[]
 
@@ -76,6 +81,22 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     endSelection (after: string, places: string) {
       return `select position from ${table} where position > ${after} order by position limit 2 offset ${places}`
     },
+
+    /**
+     * Selects how many records there are: the exact number up to a limit. Beyond, it is the number of positions from the
+     * first to the last, times the share of them that have a record in samples that are spread evenly. (A name without
+     * an underscore could be the name of a collection.)
+     */
+    sizeSelection: `
+      with recursive _samples (n) as (select 0 union all select n + 1 from _samples where n < ${samples - 1}),
+      _bounds as (select first, (select max(position) from ${table}) - first + 1 as span from (select min(position) as first from ${table}) as t),
+      _starts as (select first + span * n / ${samples} as start, span from _bounds, _samples),
+      _estimate as (
+        select max(span) * sum((select count(*) from ${table} where position >= start and position < start + ${sampleSize})) / ${maxCounted} as size
+        from _starts
+      )
+      select case when size <= ${maxCounted} then size else (select size from _estimate) end
+      from (select count(*) as size from (select 1 from ${table} limit ${maxCounted + 1}) as t) as counted`,
 
     /** A page, where it is short enough to be read at once. */
     async shortPage (select: SelectPiece, limit: number, after: number): Promise<Page | undefined> {

@@ -28,7 +28,7 @@ export interface Store<T extends HasId> {
   page (limit: number, after?: number): MaybePromise<Page>
   /** Removes the first record with this id and tells whether there was one. */
   removeFirst (id: number): MaybePromise<boolean>
-  /** Tells how many records there are. */
+  /** Tells how many records there are. It looks at a limited number of them, so beyond 10,000 it may be an estimate. */
   size (): MaybePromise<number>
 }
 

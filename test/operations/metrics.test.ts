@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs'
 import Fastify from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
@@ -8,8 +9,32 @@ import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import * as helper from '../support/helper.js'
 import { start, takenPort } from '../support/process.js'
+import { runSql } from '../support/sql.js'
+import { until } from '../support/until.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
+const rows = 500_000
+
+/** Starts the service with metrics, and gives what scrapes the number of items. */
+async function startWithMetrics (t: Test, url: string) {
+  const lines: string[] = []
+  const app = helper.build(t, { DATABASE_URL: url, DOCS: 'false', METRICS_PORT: '0', LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
+  await app.ready()
+  const metricsUrl = /metrics at (\S+)"/.exec(lines.join())?.[1] ?? ''
+  const scrape = async () => Number(/^store_records{collection="items"} (\S+)$/m.exec(await (await fetch(metricsUrl)).text())?.[1])
+  return { app, scrape }
+}
+
+/** Counts what is read of the items: of SQLite the bytes that this process has read, of PostgreSQL the rows. */
+const meters: Record<string, (url: string) => Promise<number>> = {
+  SQLite: async () => Number(/rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]),
+  PostgreSQL: async url => {
+    const [row] = await runSql(url, `
+      select seq_tup_read + (select sum(idx_tup_read) from pg_stat_user_indexes as i where i.relid = t.relid) as rows
+      from pg_stat_user_tables as t where relid = 'items'::regclass`)
+    return Number(row?.rows)
+  }
+}
 
 onEveryEngine((t, address, engine) => {
   const build = (t: Test, env?: NodeJS.ProcessEnv, log?: LogStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
@@ -48,6 +73,59 @@ onEveryEngine((t, address, engine) => {
     t.equal((await app.inject('/metrics')).statusCode, 404)
     await app.close()
     await t.rejects(fetch(url))
+  })
+
+  t.test('concurrent scrapes all report the number of records', async t => {
+    const { app, scrape } = await startWithMetrics(t, address())
+    await Promise.all(Array.from({ length: 1338 }, (_, id) =>
+      app.inject({ method: 'POST', url: '/api/items', payload: { id, name: 'x', price: 1 } })))
+    for (let round = 0; round < 3; round++) {
+      const counts = await Promise.all(Array.from({ length: 20 }, scrape))
+      t.same(counts, Array(20).fill(1339))
+    }
+  })
+
+  const meter = meters[engine]
+  if (!meter) return
+
+  /** Waits for the meter to move on, and gives by how much it has. */
+  const readSince = async (url: string, start: number) => {
+    let read = 0
+    await until(async () => (read = await meter(url) - start) > 10_000)
+    return read
+  }
+
+  const skip = engine === 'SQLite' && !existsSync('/proc/self/io') && 'only Linux counts what a process reads'
+  t.test('a scrape does not read a large table', { skip }, async t => {
+    const url = address()
+    const { app, scrape } = await startWithMetrics(t, url)
+    await runSql(url, `
+      insert into items (id, name, price)
+      with recursive n (n) as (select 2 union all select n + 1 from n where n < ${rows}) select n, 'number ' || n, 1 from n`)
+    const before = await meter(url)
+    t.equal(await scrape(), rows)
+    await app.close() // PostgreSQL tells what a connection has read when it ends
+    const scraped = await readSince(url, before)
+    await runSql(url, 'select count(*) from items')
+    const scanned = await readSince(url, before + scraped)
+    t.ok(scraped < scanned / 4, `${scraped} were read, and ${scanned} to count all records`)
+  })
+
+  t.test('a scrape is right to two percent, and exact up to 10,000 records', async t => {
+    const url = address()
+    const { scrape } = await startWithMetrics(t, url)
+    await runSql(url, `
+      insert into items (id, name, price)
+      with recursive n (n) as (select 2 union all select n + 1 from n where n < 100000) select n, 'x', 1 from n`)
+    for (const deleted of ['id % 3 = 0', 'id between 30000 and 50000', 'id > 90000', 'id % 4 > 0', 'id < 20000']) {
+      await runSql(url, `delete from items where ${deleted}`)
+      const [row] = await runSql(url, 'select count(*) as size from items')
+      const size = Number(row?.size)
+      const counted = await scrape()
+      t.ok(size > 10_000 ? Math.abs(counted / size - 1) < 0.02 : counted === size, `${counted} of ${size} records`)
+    }
+    await runSql(url, 'delete from items')
+    t.equal(await scrape(), 0)
   })
 })
 

@@ -2,8 +2,6 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { Type, type Static, type TSchema } from '@sinclair/typebox'
 import fc from 'fast-check'
-import Database from 'libsql'
-import pg from 'pg'
 import { test, type Test } from 'tap'
 import { encoderOf } from '../../plugins/stores/encode.js'
 import { engineAt } from '../../plugins/stores/engines.js'
@@ -13,6 +11,7 @@ import { Id } from '../../schemas/fields.js'
 import { Item } from '../../schemas/item.js'
 import { onEveryEngine } from '../support/engines.js'
 import { build } from '../support/helper.js'
+import { runSql } from '../support/sql.js'
 
 const largest = Number.MAX_SAFE_INTEGER
 const idOf = (json: string): number => JSON.parse(json).id
@@ -91,25 +90,6 @@ const samples = [full, small, ...generated]
 /** What `JSON.stringify` gives for the fields of the schema, in their order. */
 function expected (record: object) {
   return JSON.stringify(Object.fromEntries(Object.keys(sampleSchema.properties).map(name => [name, record[name as keyof typeof record]])))
-}
-
-/** Runs SQL beside the service, as a person would. */
-async function runSql (url: string, sql: string): Promise<unknown[]> {
-  if (url.startsWith('sqlite:')) {
-    const database = new Database(url.slice('sqlite:'.length), { timeout: 5000 })
-    try {
-      return database.prepare(sql).all()
-    } finally {
-      database.close()
-    }
-  }
-  const client = new pg.Client(url)
-  await client.connect()
-  try {
-    return (await client.query(sql)).rows
-  } finally {
-    await client.end()
-  }
 }
 
 onEveryEngine((t, address, name) => {
