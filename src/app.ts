@@ -1,21 +1,21 @@
 import Fastify, { type FastifyInstance } from 'fastify'
+import docs from '../plugins/docs/openapi.js'
 import auth from '../plugins/guards/auth.js'
 import cors from '../plugins/guards/cors.js'
 import crossOriginProtection from '../plugins/guards/cross-origin-protection.js'
-import docs from '../plugins/docs/openapi.js'
-import errors from '../plugins/http/errors.js'
-import securityHeaders from '../plugins/guards/security-headers.js'
-import health from '../plugins/operations/health.js'
-import json from '../plugins/http/json-body.js'
-import rateLimit from '../plugins/guards/rate-limit.js'
-import { genReqId } from '../plugins/http/request-id.js'
-import metrics from '../plugins/operations/metrics.js'
-import notFound from '../plugins/http/not-found.js'
 import loadShedding from '../plugins/guards/load-shedding.js'
+import rateLimit from '../plugins/guards/rate-limit.js'
+import securityHeaders from '../plugins/guards/security-headers.js'
+import errors from '../plugins/http/errors.js'
+import jsonBody from '../plugins/http/json-body.js'
+import notFound from '../plugins/http/not-found.js'
+import { genReqId } from '../plugins/http/request-id.js'
+import health from '../plugins/operations/health.js'
+import metrics from '../plugins/operations/metrics.js'
 import stores, { type Stores } from '../plugins/stores.js'
+import type { Config } from '../schemas/config.js'
 import connections from './connections.js'
 import { httpServerOptions } from './http-server.js'
-import type { Config } from '../schemas/config.js'
 import itemsUsers from './index.js'
 import type { LoggerOptions } from './logger.js'
 
@@ -39,7 +39,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 
   app.register(connections, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
   app.register(errors)
-  app.register(json)
+  app.register(jsonBody)
   app.register(notFound)
   const origins = config.CORS_ORIGIN?.split(',')
   if (origins) app.register(cors, { origins })
