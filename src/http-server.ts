@@ -1,7 +1,6 @@
 import { AsyncResource } from 'node:async_hooks'
 import http, { type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import https from 'node:https'
-import type { Duplex } from 'node:stream'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
 import { details, type ErrorBody } from '../schemas/errors.js'
 import { currentResponse, newestResponse, type Connection } from './connections.js'
@@ -21,27 +20,29 @@ function serverFactory (listener: RequestListener, options: Options) {
   const { connectionTimeout, keepAliveTimeout, maxRequestsPerSocket, requestTimeout } = options
   const handle = inOrder(inBatches(listener))
   const settings = { ...options.http, ...options.https, keepAliveTimeout, requestTimeout, requireHostHeader: false }
-  const server = options.https ? https.createServer(settings, serve) : http.createServer(settings, serve)
+  const server = options.https ? https.createServer(settings, checked(handle)) : http.createServer(settings, checked(handle))
   Object.assign(server, {
     timeout: connectionTimeout,
     maxRequestsPerSocket,
     maxHeadersCount: 0, // headers are limited by their size; Node would drop those beyond a number without an error
     httpAllowHalfOpen: true // a client that has sent its last request is still answered
   })
-  server.on('checkContinue', serveExpectant)
-  server.on('checkExpectation', ({ socket }) => refuse(socket, 417, { detail: details[417] }))
-  server.on('connect', (_request, socket) => refuse(socket, 405, { detail: details[405] }))
+  server.on('checkContinue', checked(handleExpectant))
+  server.on('checkExpectation', request => refuse(request, 417, { detail: details[417] }))
+  server.on('connect', request => refuse(request, 405, { detail: details[405] }))
   listenOnLocalhost(server)
   return server
 
-  function serve (request: IncomingMessage, response: ServerResponse) {
-    const fault = faultOf(request)
-    if (fault === undefined) handle(request, response)
-    else refuse(request.socket, 400, fault)
+  function checked (handle: RequestListener): RequestListener {
+    return function serve (request, response) {
+      const fault = faultOf(request)
+      if (fault === undefined) handle(request, response)
+      else refuse(request, 400, fault)
+    }
   }
 
   /** Asks for the body when it is about to be read. A request that is refused before that ends its connection, as its body may follow or not. */
-  function serveExpectant (request: IncomingMessage, response: ServerResponse) {
+  function handleExpectant (request: IncomingMessage, response: ServerResponse) {
     const connection = response.getHeader('connection') ?? request.headers.connection ?? 'keep-alive'
     response.setHeader('connection', 'close')
     request.once('resume', function askForBody () {
@@ -49,12 +50,13 @@ function serverFactory (listener: RequestListener, options: Options) {
       response.setHeader('connection', connection)
       response.writeContinue()
     })
-    serve(request, response)
+    handle(request, response)
   }
 
   /** Answers a request that is not HTTP as we serve it in the same way as one that Node cannot parse. */
-  function refuse (socket: Duplex, status: number, body: ErrorBody) {
-    server.emit('clientError', new ProtocolError(status, body), socket)
+  function refuse (request: IncomingMessage, status: number, body: ErrorBody) {
+    request.resume() // for a client that reads the response after it has sent its whole body
+    server.emit('clientError', new ProtocolError(status, body), request.socket)
   }
 }
 

@@ -95,17 +95,23 @@ export default fp(async function errors (app) {
     if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
     if (status === 503) reply.header('retry-after', 1)
     keepConnection(reply)
-    const answer = () => { sendError(request, reply.headers({ ...headers }), status, errorBody(error, status)) }
-    // A client that is still sending may not read the response before it is reset, so the rest is read first.
-    if (status === 413 && !reply.raw.shouldKeepAlive && request.headers.expect === undefined) return restOf(request.raw).then(answer)
-    answer()
+    sendError(request, reply.headers({ ...headers }), status, errorBody(error, status))
   })
 }, { fastify: '5.x', name: 'fastify-items-users/errors' })
 
 /** Sends the body of an error, with the headers that every error has unless they are set. */
 export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: object) {
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
-  return reply.code(status).header('x-request-id', request.id).send(body)
+  reply.code(status).header('x-request-id', request.id)
+  if (!interruptsClient(request, reply)) return reply.send(body)
+  return restOf(request.raw).then(() => { reply.send(body) })
+}
+
+/** Whether the response would close the connection while the client is still sending, so that the client may not read it. */
+function interruptsClient ({ raw, headers }: FastifyRequest, reply: FastifyReply) {
+  const waitsForContinue = headers.expect !== undefined && raw.readableFlowing === null
+  if (raw.complete || waitsForContinue) return false
+  return reply.getHeader('connection') === 'close' || !reply.raw.shouldKeepAlive
 }
 
 /** Undoes that Fastify closes the connection when a body is refused: the rest of the body is read and dropped instead. */
