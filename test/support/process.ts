@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 import { ensureBuilt } from './built.js'
 
 /** How to start the service: from its source, which counts for coverage, or as it is built, which is faster. */
-const source = [...process.execArgv, 'src/server.ts']
+const source = ['--enable-source-maps', '--import=./test/support/typescript.js', 'src/server.ts']
 const built = ['dist/src/server.js']
 
 /** For a process of Node that is not to load what tap needs, which takes seconds. */

@@ -1,0 +1,44 @@
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+
+// Node calls `resolve` and `load` for each module. Compiled files are cached, so that most processes do not load TypeScript.
+
+const require = createRequire(import.meta.url)
+const cache = fileURLToPath(new URL('../../node_modules/.cache/typescript/', import.meta.url))
+const settings = ['typescript/package.json', '../../tsconfig.json'].map(file => readFileSync(require.resolve(file), 'utf8'))
+mkdirSync(cache, { recursive: true })
+
+/** Finds the source of a module that is imported by the name of its compiled file. */
+export async function resolve (specifier, context, next) {
+  if (specifier.startsWith('.') && specifier.endsWith('.js')) {
+    const source = new URL(specifier.replace(/\.js$/, '.ts'), context.parentURL)
+    if (existsSync(source)) return { url: source.href, format: 'module', shortCircuit: true }
+  }
+  return next(specifier, context)
+}
+
+export async function load (url, context, next) {
+  if (!url.endsWith('.ts')) return next(url, context)
+  const path = fileURLToPath(url)
+  return { format: 'module', source: compiled(path, readFileSync(path, 'utf8')), shortCircuit: true }
+}
+
+function compiled (path, source) {
+  const key = createHash('sha256').update(JSON.stringify([path, source, settings])).digest('hex')
+  const file = `${cache}${key}.js`
+  if (existsSync(file)) return readFileSync(file, 'utf8')
+  const text = compile(path, source)
+  writeFileSync(`${file}.${process.pid}`, text)
+  renameSync(`${file}.${process.pid}`, file)
+  return text
+}
+
+function compile (fileName, source) {
+  const ts = require('typescript')
+  const { config } = ts.parseConfigFileTextToJson('tsconfig.json', settings[1])
+  const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, '.')
+  const compilerOptions = { ...options, noEmit: false, module: ts.ModuleKind.ESNext, inlineSourceMap: true, inlineSources: true }
+  return ts.transpileModule(source, { fileName, compilerOptions }).outputText
+}
