@@ -1,3 +1,4 @@
+import { equal } from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -19,13 +20,13 @@ import { until } from '../support/until.js'
 
 const json = { 'content-type': 'application/json' }
 
-onDatabases('of a million items', async (t, { url, sql, million, openLists }) => {
+onDatabases('of a hundred thousand items', async (t, { url, sql, itemsTo, openLists }) => {
   const empty = build(t, { DATABASE_URL: url })
   await empty.ready()
   await empty.close()
-  await sql(million)
+  await sql(itemsTo(100_000))
 
-  await t.test('a page costs the same at the start and at the end of a million', async t => {
+  await t.test('a page costs the same at the start and at the end', async t => {
     const app = build(t, { DATABASE_URL: url })
     await app.ready()
     const pageAt = (position: number) => `/api/items?limit=100&after=${Buffer.from(String(position)).toString('base64url')}`
@@ -35,34 +36,34 @@ onDatabases('of a million items', async (t, { url, sql, million, openLists }) =>
         const start = performance.now()
         const response = await app.inject(pageAt(position))
         least = Math.min(least, performance.now() - start)
-        t.equal(response.json()[0].id, position + 1)
+        equal(response.json()[0].id, position + 1)
       }
       return least
     }
     await spend(0)
-    const [first, last] = [await spend(0), await spend(999_000)]
+    const [first, last] = [await spend(0), await spend(99_000)]
     t.ok(last < first * 3, `${last / first} times as long at the end`)
   })
 
-  await t.test('a million items are listed in little memory, as of one instant, and others do not wait', async t => {
-    // A list is 45 MB; were it held anywhere, this heap would not do.
-    const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true, flags: ['--max-old-space-size=40'] })
+  await t.test('a long list is sent in little memory, as of one instant, and others do not wait', async t => {
+    // A list is 44 MB. If the service held it, this heap would be too small; a heap much smaller spends its time on garbage collection.
+    const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true, flags: ['--max-old-space-size=64'] })
     const api = `${await server.url}/api/items`
     const { begun, list } = reader(api)
     await begun
     await fetch(api, { method: 'POST', headers: json, body: JSON.stringify(item(0)) })
 
     let beside = 0
-    for (; await Promise.race([list, sleep(5)]) === undefined; beside++) {
+    for (; await Promise.race([list, sleep(1)]) === undefined; beside++) {
       const { status } = await fetch(`${api}/${1 + beside}`)
       if (status !== 200) t.fail(`GET one answers ${status}`)
     }
     t.same(await list, {
-      length: 1_000_000,
+      length: 100_000,
       first: '[{"id":1,"name":"Lamp","price":42.5}',
-      last: '{"id":1000000,"name":"number 1000000","price":1000000.25}]'
+      last: `{"id":100000,"name":"${'100000'.padEnd(400)}","price":100000.25}]`
     })
-    t.ok(beside >= 20, `GET one was answered ${beside} times beside the list`)
+    t.ok(beside >= 5, `GET one was answered ${beside} times beside the list`)
     const [, peak] = readFileSync(`/proc/${server.process.pid}/status`, 'utf8').match(/VmHWM:\s+(\d+)/) ?? []
     t.ok(Number(peak) < 250 * 1024, `${Number(peak) / 1024} MB at most`)
   })
@@ -95,12 +96,12 @@ onDatabases('of a million items', async (t, { url, sql, million, openLists }) =>
   })
 })
 
-onDatabases('HEAD on a long list does not read it, and a list that nobody reads is given up', async (t, { url, sql, million, openLists }) => {
+onDatabases('HEAD on a long list does not read it, and a list that nobody reads is given up', async (t, { url, sql, itemsTo, openLists }) => {
   const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '500' })
   app.addHook('onSend', async (request, _reply, payload) => request.headers['x-replace'] ? 'replaced' : payload)
   await app.ready()
-  await sql(million.replaceAll('1000000', '50000'))
-  for (let n = 0; n < 80; n++) t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
+  await sql(itemsTo(10_000))
+  for (let n = 0; n < 80; n++) equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
   await until(async () => await openLists() === 0)
   for (let n = 0; n < 3; n++) t.equal((await app.inject({ url: '/api/items', headers: { 'x-replace': '1' } })).body, 'replaced')
   t.ok(await openLists() > 0)
@@ -108,14 +109,14 @@ onDatabases('HEAD on a long list does not read it, and a list that nobody reads 
   t.pass('given up')
 })
 
-onDatabases('a list that is being read when the service closes is read to its end', async (t, { url, sql, million }) => {
+onDatabases('a list that is being read when the service closes is read to its end', async (t, { url, sql, itemsTo }) => {
   const server = start(t, { DATABASE_URL: url, DOCS: 'false', SHUTDOWN_TIMEOUT: '60000' }, { built: true })
   const api = `${await server.url}/api/items`
-  await sql(million.replaceAll('1000000', '200000'))
+  await sql(itemsTo(20_000))
   const { begun, list } = reader(api, 'new (require("node:http").Agent)({ keepAlive: true })')
   await begun
   server.process.kill('SIGTERM')
-  t.match(await list, { length: 200_000 })
+  t.match(await list, { length: 20_000 })
   t.same(await server.exit, [0, null])
 })
 
@@ -127,7 +128,7 @@ function reader (url: string, agent = 'undefined') {
     response.setEncoding('latin1').on('data', text => {
       first ??= text.slice(0, text.indexOf('}') + 1)
       for (let at = -1; (at = text.indexOf('}', at + 1)) >= 0;) length++
-      last = (last + text).slice(-100)
+      last = (last + text).slice(-500)
     }).on('end', () => console.log(JSON.stringify({ length, first, last: last.slice(last.lastIndexOf('{')) })))
   })`], { stdio: ['ignore', 'pipe', 'inherit'], env: { ...process.env, ...uncovered } })
   const begun = once(child.stdout, 'data')

@@ -1,3 +1,4 @@
+import { equal } from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -37,19 +38,19 @@ onEveryEngine((t, address, engine) => {
     let seed = 1
     const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
 
-    for (let n = 0; n < (engine === 'memory' ? 5000 : 1000); n++) {
+    for (let n = 0; n < (engine === 'memory' ? 5000 : 500); n++) {
       const id = random(5)
       if (random(2)) {
         const record = item(id, String(n))
-        t.equal(await store.append(record), JSON.stringify(record))
+        equal(await store.append(record), JSON.stringify(record))
         model.push(record)
       } else {
         const index = model.findIndex(record => record.id === id)
-        t.equal(await store.removeFirst(id), index >= 0)
+        equal(await store.removeFirst(id), index >= 0)
         if (index >= 0) model.splice(index, 1)
       }
-      t.equal(await store.first(id), JSON.stringify(model.find(record => record.id === id)))
-      if (n % 100 === 0) t.equal(await read(store.list()), JSON.stringify(model))
+      equal(await store.first(id), JSON.stringify(model.find(record => record.id === id)))
+      if (n % 100 === 0) equal(await read(store.list()), JSON.stringify(model))
     }
     t.equal(await read(store.list()), JSON.stringify(model))
   })
@@ -57,7 +58,7 @@ onEveryEngine((t, address, engine) => {
   t.test('a list is what the serialiser of its schema gives, whole or in pieces', async t => {
     const model: Item[] = []
     const store = await open(t, model)
-    for (const size of [0, 1, 2, 999, 1000, 1001, 2000, 5000, 50_000]) {
+    for (const size of [0, 1, 2, 999, 1000, 1001, 2000, 20_000]) {
       const more = Array.from({ length: size - model.length }, (_, n) => item(model.length + n, `Zoë "${n}"\n🫖`))
       model.push(...more)
       await Promise.all(more.map(record => store.append(record)))
@@ -70,7 +71,7 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('a list is the collection as it was when it was asked for', async t => {
-    for (const size of [2, 50_000]) {
+    for (const size of [2, 20_000]) {
       const model = Array.from({ length: size }, (_, id) => item(id, `number ${id}`))
       const store = await open(t, model)
       const list = await store.list()

@@ -24,8 +24,11 @@ export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], na
     slowest: () => Math.round(slowest)
   }
 
-  /** Has clients write to a service, until they are told to stop; what is under way then is waited for. */
-  function write (url: string, clients = 16) {
+  /**
+   * Has clients write to a service, until they are told to stop; what is under way then is waited for. Between two
+   * users, a client pauses for so many milliseconds.
+   */
+  function write (url: string, { clients = 16, pause = 0 } = {}) {
     const stopping = new AbortController()
     const done = Array.from({ length: clients }, writeOn)
     scope.teardown(() => stopping.abort())
@@ -37,6 +40,7 @@ export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], na
     async function writeOn () {
       let client = connection(url)
       while (!stopping.signal.aborted) {
+        if (pause) await sleep(pause)
         const id = next++
         asked.add(id)
         if (await send('POST', '/api/users', JSON.stringify({ id, name })) !== 201) continue
@@ -55,7 +59,7 @@ export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], na
         slowest = Math.max(slowest, performance.now() - began)
         answers[status] = (answers[status] ?? 0) + 1
         if (headers.connection === 'close') client = connection(url)
-        if (status === 503) await sleep(20)
+        if (status === 503) await sleep(50)
         return status
       }
 

@@ -18,7 +18,7 @@ const rest = 2000
  * Three instances behind nginx are restarted in turn under load, and nobody notices. Then their database is lost: that is
  * 503, as it is without nginx, and when it is back, all is well again.
  */
-export async function rollingRestart (scope: Scope, server: Postgres, { rounds }: { rounds: number }) {
+export async function rollingRestart (scope: Scope, server: Postgres, { rounds, pause }: { rounds: number, pause?: number }) {
   const env = { DATABASE_URL: server.database(), SHUTDOWN_DELAY: String(delay), DOCS: 'false' }
   const ports = [await lastingPort(), await lastingPort(), await lastingPort()]
   const instances = await Promise.all(ports.map(port => serve(scope, { ...env, PORT: String(port) })))
@@ -29,7 +29,7 @@ export async function rollingRestart (scope: Scope, server: Postgres, { rounds }
   scope.teardown(() => probing.abort())
   let unready = 0
   const probes = probe()
-  const stop = account.write(proxy)
+  const stop = account.write(proxy, { pause })
   for (let round = 0; round < rounds; round++) {
     for (const [n, port] of ports.entries()) {
       scope.comment(`round ${round + 1} of ${rounds}, instance ${n + 1}`)

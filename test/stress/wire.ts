@@ -116,7 +116,7 @@ function described (sent: [typeof whole, number[], unknown, number] | null) {
  */
 export async function slowClients (scope: Scope, { clients, seconds, toTheEnd = false }: { clients: number, seconds: number, toTheEnd?: boolean }) {
   const { url } = await serve(scope, { DOCS: 'false' })
-  await latencies(url, 1) // warms up
+  await latencies(url, seconds / 2) // warms up
   const alone = await latencies(url, seconds)
   const slow = Array.from({ length: clients }, (_, n) => {
     const socket = open(url)
@@ -137,12 +137,12 @@ export async function slowClients (scope: Scope, { clients, seconds, toTheEnd = 
 }
 
 /** Clients that ask for a long list and never read it hold no copy of it, and others are served. */
-export async function neverReads (scope: Scope, { records, name, readers }: { records: number, name: string, readers: number }) {
+export async function neverReads (scope: Scope, { records, name, readers, seconds }: { records: number, name: string, readers: number, seconds: number }) {
   const service = await serve(scope, { DOCS: 'false' })
   const { url } = service
   await fill(scope, url, records, name)
-  await latencies(url, 1)
-  const alone = await latencies(url, 2)
+  await latencies(url, seconds / 2) // warms up
+  const alone = await latencies(url, seconds)
   const before = residentOf(service)
   const idle = Array.from({ length: readers }, () => {
     const socket = open(url).pause()
@@ -150,7 +150,7 @@ export async function neverReads (scope: Scope, { records, name, readers }: { re
     return socket
   })
   scope.teardown(() => idle.forEach(socket => socket.destroy()))
-  const beside = await latencies(url, 2)
+  const beside = await latencies(url, seconds)
   const megabytes = (residentOf(service) - before) / 1024
   ok(megabytes < 20, `${megabytes} MB more`)
   const { body } = await connection(url).send(written('GET', '/api/items', undefined, { connection: 'close' }))
@@ -171,7 +171,7 @@ async function fill (scope: Scope, url: string, records: number, name: string) {
   for (let count = 1; count < records;) {
     scope.comment(`record ${count} of ${records}`)
     const item = () => send(written('POST', '/api/items', JSON.stringify({ id: ++count, name, price: 1.5 })))
-    const answers = await Promise.all(Array.from({ length: Math.min(1000, records - count) }, item))
+    const answers = await Promise.all(Array.from({ length: Math.min(200, records - count) }, item))
     for (const { status } of answers) equal(status, 201)
   }
   socket.destroy()

@@ -18,8 +18,8 @@ interface TestDatabase {
   transactions (): Promise<number>
   /** SQL that has the database refuse negative prices. */
   refuseNegative: string
-  /** SQL that makes a million items. */
-  million: string
+  /** SQL that makes items with ids from 2 to this one, of about 450 bytes each. */
+  itemsTo (last: number): string
   /** How many lists hold a transaction open. */
   openLists (): Promise<number>
   /** Keeps everyone from writing items, until it is released. */
@@ -62,9 +62,9 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
           database.close()
         }
       },
-      million: `
+      itemsTo: last => `
         insert into items (id, name, price)
-        with recursive n (n) as (select 2 union all select n + 1 from n where n < 1000000) select n, 'number ' || n, n + 0.25 from n`
+        with recursive n (n) as (select 2 union all select n + 1 from n where n < ${last}) select n, printf('%-400s', n), n + 0.25 from n`
     })
   })
 
@@ -90,7 +90,7 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
           await client.end()
         }
       },
-      million: "insert into items (id, name, price) select n, 'number ' || n, n + 0.25 from generate_series(2, 1000000) as n"
+      itemsTo: last => `insert into items (id, name, price) select n, rpad(n::text, 400), n + 0.25 from generate_series(2, ${last}) as n`
     })
   })
 }
