@@ -9,7 +9,7 @@ COPY scripts/build-redoc.js scripts/
 COPY schemas schemas
 COPY plugins plugins
 COPY src src
-RUN npm run build && npm prune --omit=dev
+RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm run build && npm prune --omit=dev
 
 # What Node's own image begins from, with Node alone: no npm, no headers.
 FROM debian:bookworm-slim

@@ -2,12 +2,13 @@ import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import tap, { test, type Test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
+import { install } from '../support/install.js'
 import { invalidBody } from '../support/helper.js'
 import { freePort } from '../support/postgres.js'
 
@@ -15,6 +16,9 @@ const run = promisify(execFile)
 const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const { version, dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
+
+const tools = 'test/package/tools'
+const problem = await install(tools)
 
 /** A folder with the hosts in it, in which the package is installed as its users install it. */
 const folder = mkdtempSync(join(tmpdir(), 'hosts-'))
@@ -27,7 +31,7 @@ writeFileSync(join(folder, 'package.json'), JSON.stringify({
   dependencies: {
     'fastify-items-users': `file:fastify-items-users-${version}.tgz`,
     ...pick(dependencies, 'fastify', '@fastify/swagger', '@fastify/helmet', '@fastify/cors'),
-    ...pick(devDependencies, 'fastify-cli', 'typescript', '@types/node', '@types/pg')
+    ...pick(devDependencies, '@types/node', '@types/pg')
   }
 }))
 await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'], { env, cwd: folder })
@@ -165,9 +169,9 @@ test('CommonJS requires it', async t => {
   t.equal(stdout, '[{"id":1,"name":"Lamp","price":42.5}]\n')
 })
 
-test('fastify-cli starts it as it is', async t => {
+test('fastify-cli starts it as it is', { skip: problem }, async t => {
   const port = await freePort()
-  const cli = spawn(join(folder, 'node_modules/.bin/fastify'), ['start', '--port', String(port), '--log-level', 'info', '--prefix', '/api', 'node_modules/fastify-items-users/dist/src/index.js'], { env, cwd: folder })
+  const cli = spawn(resolve(tools, 'node_modules/.bin/fastify'), ['start', '--port', String(port), '--log-level', 'info', '--prefix', '/api', 'node_modules/fastify-items-users/dist/src/index.js'], { env, cwd: folder })
   t.teardown(() => cli.kill('SIGKILL'))
   let output = ''
   cli.stdout.on('data', chunk => { output += chunk })
@@ -197,9 +201,9 @@ test('closing a host closes the stores, and nothing keeps its process', async t 
   t.equal(stdout, '0\n', 'all is in the file')
 })
 
-test('its types are found, however it is resolved', async t => {
+test('its types are found, however it is resolved', { skip: problem }, async t => {
   // It exits with 1 where there is a problem.
-  await t.resolves(run('node_modules/.bin/attw', [join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
+  await t.resolves(run(`${tools}/node_modules/.bin/attw`, [join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
 })
 
 test('it compiles in a strict host that checks the types of all its packages', async t => {
@@ -207,6 +211,6 @@ test('it compiles in a strict host that checks the types of all its packages', a
     compilerOptions: { strict: true, skipLibCheck: false, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, module: 'nodenext', target: 'es2022', lib: ['es2023'], types: ['node'] },
     files: ['strict.ts']
   }))
-  const { stdout } = await run(join(folder, 'node_modules/.bin/tsc'), [], { env, cwd: folder }).catch(error => error)
+  const { stdout } = await run(resolve('node_modules/.bin/tsc'), [], { env, cwd: folder }).catch(error => error)
   t.equal(stdout, '')
 })

@@ -8,9 +8,12 @@ import { test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
+import { install } from '../support/install.js'
 
 const run = promisify(execFile)
 const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+const tools = 'test/package/tools'
+const problem = await install(tools)
 
 test('the package holds what a user needs and nothing else', async t => {
   ensureBuilt()
@@ -59,18 +62,20 @@ test('the sections of the README that ready it for the internet say what is so',
   }
 })
 
-test('no file of the package names a host of a registry', async t => {
-  t.notMatch(await readFile('package-lock.json', 'utf8'), /"resolved"/)
+test('no lockfile names a host of a registry', async t => {
+  for (const folder of ['.', 'bench', 'test/browser', 'test/package/tools', 'test/tracing']) {
+    t.notMatch(await readFile(`${folder}/package-lock.json`, 'utf8'), /"resolved"/, folder)
+  }
 })
 
-test('a client is generated from the document, compiles strictly and does every operation', async t => {
+test('a client is generated from the document, compiles strictly and does every operation', { skip: problem }, async t => {
   const folder = newFolder(t)
   cpSync('test/package/client', folder, { recursive: true })
-  symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
-  await run('node_modules/.bin/openapi-typescript', ['openapi.json', '--output', `${folder}/schema.d.ts`], { env })
+  symlinkSync(resolve(tools, 'node_modules'), `${folder}/node_modules`)
+  await run(`${tools}/node_modules/.bin/openapi-typescript`, ['openapi.json', '--output', `${folder}/schema.d.ts`], { env })
   writeFileSync(`${folder}/package.json`, '{"type":"module"}')
   writeFileSync(`${folder}/tsconfig.json`, JSON.stringify({
-    compilerOptions: { strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, module: 'nodenext', target: 'es2022', types: ['node'] },
+    compilerOptions: { strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, module: 'nodenext', target: 'es2022', types: ['node'], typeRoots: [resolve('node_modules/@types')] },
     files: ['client.ts']
   }))
   const { stdout: faults } = await run('node_modules/.bin/tsc', ['--project', folder], { env }).catch(error => error)

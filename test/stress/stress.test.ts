@@ -69,7 +69,7 @@ test('while Redis is gone or hangs, everybody is served', { skip: without('redis
 })
 
 onPostgres('three instances behind nginx are restarted in turn, and not one request fails', async (t, server) => {
-  t.match(await rollingRestart(t, server, { rounds: 1, pause: 20 }), { restarts: 3 })
+  t.match(await rollingRestart(t, server, { rounds: 1, pause: 100 }), { restarts: 3 })
 }, without('nginx'))
 
 /** Runs a test on the PostgreSQL server, if there is one. */

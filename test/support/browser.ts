@@ -1,9 +1,12 @@
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { createRequire } from 'node:module'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { chromium } from 'playwright-core'
 import type { Test } from 'tap'
+import { install } from './install.js'
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
 
@@ -25,6 +28,9 @@ export async function launch (t: Test, ...args: string[]) {
 async function packaged (home: string) {
   process.env.AWS_LAMBDA_JS_RUNTIME = 'nodejs22.x'
   process.env.TMPDIR = home
-  const { default: sparticuz } = await import('@sparticuz/chromium')
+  const problem = await install('test/browser')
+  if (problem) throw new Error(problem)
+  const path = createRequire(resolve('test/browser/package.json')).resolve('@sparticuz/chromium')
+  const { default: sparticuz } = await import(pathToFileURL(path).href) as { default: { executablePath (): Promise<string> } }
   return sparticuz.executablePath()
 }

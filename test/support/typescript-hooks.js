@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 // Node calls `resolve` and `load` for each module. Compiled files are cached, so that most processes do not load TypeScript.
@@ -22,14 +23,14 @@ export async function resolve (specifier, context, next) {
 export async function load (url, context, next) {
   if (!url.endsWith('.ts')) return next(url, context)
   const path = fileURLToPath(url)
-  return { format: 'module', source: compiled(path, readFileSync(path, 'utf8')), shortCircuit: true }
+  return { format: 'module', source: compiled(basename(path), readFileSync(path, 'utf8')), shortCircuit: true }
 }
 
-function compiled (path, source) {
-  const key = createHash('sha256').update(JSON.stringify([path, source, settings])).digest('hex')
+function compiled (name, source) {
+  const key = createHash('sha256').update(JSON.stringify([name, source, settings])).digest('hex')
   const file = `${cache}${key}.js`
   if (existsSync(file)) return readFileSync(file, 'utf8')
-  const text = compile(path, source)
+  const text = compile(name, source)
   writeFileSync(`${file}.${process.pid}`, text)
   renameSync(`${file}.${process.pid}`, file)
   return text

@@ -1,12 +1,11 @@
-import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { connection, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
+import { install } from '../support/install.js'
 import { start } from '../support/process.js'
 
 const folder = 'test/tracing'
-const problem = install()
+const problem = await install(folder)
 
 interface Span {
   name: string
@@ -64,14 +63,3 @@ const kinds: [method: string, path: string, body?: string][] = [
   ['DELETE', '/api/users/7'],
   ['POST', '/api/users', '{"id":7,"name":"Alan"}']
 ]
-
-/** Installs what is traced with, once; gives the reason where that fails. */
-function install () {
-  if (existsSync(`${folder}/node_modules`)) return
-  try {
-    execFileSync('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], { cwd: folder, stdio: 'pipe' })
-  } catch (error) {
-    if (process.env.CI === 'true') throw error
-    return `its packages cannot be installed: ${(error as Error).message}`
-  }
-}
