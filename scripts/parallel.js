@@ -1,0 +1,30 @@
+// Runs scripts of package.json beside each other, as many as there are cores, and shows the output of those that fail.
+// Scripts that are joined with commas run one after the other: node scripts/parallel.js build,lint:package lint
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+
+const { scripts } = JSON.parse(readFileSync('package.json', 'utf8'))
+const waiting = process.argv.slice(2).map(names => names.split(','))
+await Promise.all(Array.from({ length: availableParallelism() }, work))
+
+async function work () {
+  for (let names = waiting.shift(); names; names = waiting.shift()) {
+    for (const name of names) if (!await run(name)) break
+  }
+}
+
+async function run (name) {
+  const began = performance.now()
+  const child = spawn(scripts[name], { shell: true, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', text => { output += text })
+  const [code] = await once(child, 'close')
+  console.log(`${code === 0 ? 'ok' : 'not ok'} ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`)
+  if (code !== 0) {
+    console.log(output)
+    process.exitCode = 1
+  }
+  return code === 0
+}
