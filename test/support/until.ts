@@ -5,6 +5,6 @@ export async function until (condition: () => boolean | Promise<boolean>, second
   const deadline = performance.now() + seconds * 1000
   while (!await condition()) {
     if (performance.now() > deadline) throw new Error(`It has not come to pass within ${seconds} seconds: ${condition}`)
-    await sleep(10)
+    await sleep(25)
   }
 }
