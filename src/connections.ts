@@ -6,10 +6,14 @@ import fp from 'fastify-plugin'
 export const newestResponse = Symbol('newest response')
 export const currentResponse = Symbol('current response')
 
+/** Whether a request of a connection was refused, so that none after it is handled. */
+export const isRefused = Symbol('is refused')
+
 /** A connection of our server. (These are properties because a `WeakMap` costs 3 % of all requests.) */
 export interface Connection extends Socket {
   [newestResponse]?: ServerResponse
   [currentResponse]?: ServerResponse
+  [isRefused]?: boolean
 }
 
 export interface ConnectionsOptions {

@@ -3,7 +3,7 @@ import http, { type IncomingMessage, type RequestListener, type Server, type Ser
 import https from 'node:https'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
 import { details, type ErrorBody } from '../schemas/errors.js'
-import { currentResponse, newestResponse, type Connection } from './connections.js'
+import { currentResponse, isRefused, newestResponse, type Connection } from './connections.js'
 import { listenOnLocalhost } from './localhost.js'
 import { clientErrorHandler, frameworkErrors, invalidRequest, malformedHttp, ProtocolError } from './protocol-errors.js'
 
@@ -77,7 +77,7 @@ function faultOf ({ httpVersion, headers, rawHeaders }: IncomingMessage) {
 function inOrder (handle: RequestListener): RequestListener {
   return function handleInOrder (request, response) {
     const connection: Connection = request.socket
-    if (!connection.writable) return // it was ended after a request that was refused
+    if (connection[isRefused]) return
     const previous = connection[newestResponse]
     connection[newestResponse] = response
     if (previous === undefined || previous.writableFinished) {

@@ -5,7 +5,7 @@ import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } f
 import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
 import { jsonType, noCache } from '../plugins/http/responses.js'
 import { details, type ErrorBody, type Fault } from '../schemas/errors.js'
-import { currentResponse, newestResponse, type Connection } from './connections.js'
+import { currentResponse, isRefused, newestResponse, type Connection } from './connections.js'
 
 /** Errors of Node's parser that do not mean that the request is malformed. */
 const statuses: Record<string, 408 | 413 | 431> = {
@@ -36,7 +36,8 @@ export class ProtocolError extends Error {
  * connection, and ends the connection.
  */
 export function clientErrorHandler (this: FastifyInstance, error: ConnectionError | ProtocolError, socket: Connection) {
-  if (socket.destroyed) return // the client closed the connection
+  if (socket.destroyed || socket[isRefused]) return // the client closed the connection, or will be told to
+  socket[isRefused] = true
   const { status, body } = error instanceof ProtocolError ? error : parserError(error)
   const reqId = randomUUID()
   this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request refused')

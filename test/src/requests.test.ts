@@ -146,6 +146,28 @@ test('pipelined requests are all answered when the client reads', async t => {
   t.equal(text.match(/HTTP\/1.1 404/g)?.length, 1)
 })
 
+test('requests behind one that is refused are not handled, also while the one before it is', async t => {
+  const app = host(t)
+  const handled: string[] = []
+  let finish = () => {}
+  app.get('/slow', async () => {
+    handled.push('slow')
+    await new Promise<void>(resolve => { finish = resolve })
+    return 'slow'
+  })
+  app.get('/next', async () => { handled.push('next') })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  for (const refused of ['GET /next HTTP/1.1\r\nHost: a b\r\n\r\n', 'GET /next HTTP/1.1\r\nHost: x\r\nExpect: magic\r\n\r\n']) {
+    handled.length = 0
+    const client = open((app.server.address() as AddressInfo).port)
+    client.write(Buffer.concat([written('GET', '/slow'), Buffer.from(refused), written('GET', '/next'), written('GET', '/next')]))
+    while (handled.length === 0) await turn()
+    finish()
+    t.match(String(await client.received).match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 200', /400|417/])
+    t.same(handled, ['slow'])
+  }
+})
+
 test('every response tells what happens to its connection and when it was sent', async t => {
   for (const draining of [false, true]) {
     const app = build(t, { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '100', CORS_ORIGIN: 'https://example.com' })
