@@ -51,7 +51,7 @@ ${engines.map(({ name, ratios, reach }) => `| ${name} | ${median(ratios).toFixed
 ## Start
 
 From the start of the process to the first answer: ${median(startup).toFixed(2)} times a bare Fastify with
-@fastify/swagger-ui (reach: 1.50).
+@fastify/swagger-ui (reach: 2.00).
 `
   writeFileSync('results.md', markdown)
   writeFileSync('results.svg', picture(rows))

@@ -7,7 +7,7 @@ const Item = {
   properties: { id: { type: 'integer' }, name: { type: 'string' }, price: { type: 'number' } }
 }
 
-const app = Fastify({ ajv: { customOptions: { allErrors: true, coerceTypes: false } } })
+const app = Fastify({ logger: process.env.LOG === 'true', ajv: { customOptions: { allErrors: true, coerceTypes: false } } })
 
 app.setErrorHandler((_invalid, request, reply) => reply.code(400).send(refusal(request.body)))
 
