@@ -104,7 +104,7 @@ export function onPostgres (name: string, run: (t: Test, server: Postgres) => Pr
 
 export const item = (id: number, price = 1.5) => ({ id, name: `number ${id}`, price })
 export const things = { name: 'things', schema: Item, seed: [item(1)] }
-export const unavailable = { message: 'The database cannot serve for the moment' }
+export const unavailable = { code: 'ERR_STORE_UNAVAILABLE' }
 
 /** The frames of a write-ahead log that end a transaction: they tell the size of the database. */
 function commits (log: Buffer) {
