@@ -1,14 +1,10 @@
+import { once } from 'node:events'
 import { LogController, type FastifyReply, type FastifyRequest } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import type { PrettyOptions } from 'pino-pretty'
 
-/** Where log lines go. */
-export interface LogStream extends DestinationStream {
-  flushSync? (): void
-}
-
 /** Options for `Fastify()`: a pino logger that writes one line per request to this stream. */
-export function loggerOptions (level: string, stream: LogStream, mixin?: () => object) {
+export function loggerOptions (level: string, stream: DestinationStream, mixin?: () => object) {
   return { logger: { level, stream, mixin }, logController: new RequestLog() }
 }
 
@@ -45,9 +41,18 @@ export const prettyOptions: PrettyOptions = {
 }
 
 /** Opens standard output for the log: as colored text in a terminal, otherwise as JSON, several lines at a time. */
-export async function openLog (terminal = process.stdout.isTTY): Promise<LogStream> {
+export async function openLog (terminal = process.stdout.isTTY) {
   const pretty = terminal && await import('pino-pretty').catch(() => undefined)
-  return pretty ? pretty.default(prettyOptions) : pino.destination({ sync: false, minLength: 4096, periodicFlush: 100 })
+  if (pretty) return { stream: pretty.default(prettyOptions), async close () {} }
+  const stream = pino.destination({ sync: false, minLength: 4096, periodicFlush: 100 })
+  return {
+    stream,
+    /** Writes what is waiting. (`flushSync` would write it before the lines that are being written.) */
+    async close () {
+      stream.end()
+      await once(stream, 'close')
+    }
+  }
 }
 
 function messageOf ({ req, res, responseTime, msg }: RequestLine) {

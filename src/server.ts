@@ -28,7 +28,7 @@ async function start () {
     if (err) app.log.fatal({ err }, 'closing after an error')
     else await drain()
     await app.close()
-    log?.stream.flushSync?.()
+    await log?.close()
   })
 
   let since: number | undefined
@@ -78,6 +78,6 @@ async function start () {
 /** Loads what a service without a log does not need. */
 async function startLog (level: string) {
   const { loggerOptions, openLog, traceIds } = await import('./logger.js')
-  const stream = await openLog()
-  return { stream, options: loggerOptions(level, stream, await traceIds()) }
+  const { stream, close } = await openLog()
+  return { close, options: loggerOptions(level, stream, await traceIds()) }
 }

@@ -1,13 +1,13 @@
 import type { InjectOptions } from 'fastify'
 import type { Test } from 'tap'
-import type { LogStream } from '../src/logger.js'
+import type { DestinationStream } from 'pino'
 import { onEveryEngine } from './support/engines.js'
 import * as helper from './support/helper.js'
 
 const { collections, invalidBody } = helper
 
 onEveryEngine((t, address, engine) => {
-  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: LogStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
+  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: DestinationStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
   for (const { path, initial, record } of collections) {
     t.test(path, async t => {

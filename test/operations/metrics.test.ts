@@ -3,7 +3,7 @@ import Fastify from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { metrics } from '../../src/index.js'
-import type { LogStream } from '../../src/logger.js'
+import type { DestinationStream } from 'pino'
 import { checkedFetch as fetch } from '../support/document.js'
 import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
@@ -37,7 +37,7 @@ const meters: Record<string, (url: string) => Promise<number>> = {
 }
 
 onEveryEngine((t, address, engine) => {
-  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: LogStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
+  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: DestinationStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
   t.test('figures are served on a port of their own, by route and never by path', async t => {
     const lines: string[] = []

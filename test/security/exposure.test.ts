@@ -8,7 +8,7 @@ import Fastify, { type FastifyInstance, type HTTPMethods } from 'fastify'
 import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { httpServerOptions, type Store } from '../../src/index.js'
-import type { LogStream } from '../../src/logger.js'
+import type { DestinationStream } from 'pino'
 import { listen, open, request, sender } from '../support/connection.js'
 import { newFolder } from '../support/folder.js'
 import { build, collections, invalidBody } from '../support/helper.js'
@@ -96,7 +96,7 @@ test('a wrong token takes as long to refuse, however much of it is right', async
 
 test('no answer tells what the service is made of', async t => {
   const lines: string[] = []
-  const log: LogStream = { write: line => lines.push(line) }
+  const log: DestinationStream = { write: line => lines.push(line) }
   const app = build(t, { LOG_LEVEL: 'info', METRICS_PORT: '0', RATE_LIMIT_MAX: '40', BODY_LIMIT: '1000', MAX_EVENT_LOOP_DELAY: '60000' }, log)
   app.addHook('preHandler', async ({ headers }) => {
     if (headers.fail) throw new Error('Fastify 5.0.0')

@@ -1,14 +1,15 @@
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.js'
 import { readConfig } from '../../src/config.js'
-import { loggerOptions, type LogStream } from '../../src/logger.js'
+import type { DestinationStream } from 'pino'
+import { loggerOptions } from '../../src/logger.js'
 import { ensureRedoc } from './built.js'
 import { checkAnswers } from './document.js'
 
 ensureRedoc()
 
 /** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
-export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: LogStream) {
+export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationStream) {
   const config = readConfig({ LOG_LEVEL: 'silent', ...env })
   const app = buildApp(config, log && loggerOptions(config.LOG_LEVEL, log))
   if (env.DOCS !== 'false') checkAnswers(t, app, JSON.stringify({ ...env, DATABASE_URL: '' }))
