@@ -23,10 +23,9 @@ class RequestLog extends LogController {
 
 /** With OpenTelemetry, the ids of the active trace and span, which are added to each line. */
 export async function traceIds () {
-  const api = await import('@opentelemetry/api').catch(() => undefined)
-  if (api === undefined) return
+  const { trace } = await import('@opentelemetry/api')
   return function mixin () {
-    const span = api.trace.getActiveSpan()?.spanContext()
+    const span = trace.getActiveSpan()?.spanContext()
     return span ? { trace_id: span.traceId, span_id: span.spanId } : {}
   }
 }

@@ -43,7 +43,8 @@ export function batch<In, Out> (
     startSoon()
     try {
       // In the async context of its first call, so that a trace shows the statement under a request that it serves.
-      const outcomes = await group[0]?.context.runInAsyncScope(work, undefined, group.map(({ input }) => input)) ?? []
+      const [{ context }] = group as [Call<In, Out>]
+      const outcomes = await context.runInAsyncScope(work, undefined, group.map(({ input }) => input))
       for (const [n, { resolve, reject }] of group.entries()) {
         const outcome = outcomes[n]
         if (outcome instanceof Error) reject(outcome)

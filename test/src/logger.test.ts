@@ -1,9 +1,10 @@
 import { Writable } from 'node:stream'
+import { context, ROOT_CONTEXT, trace, type ContextManager } from '@opentelemetry/api'
 import Fastify from 'fastify'
 import { prettyFactory } from 'pino-pretty'
 import { test, type Test } from 'tap'
 import itemsUsers, { type Store } from '../../src/index.js'
-import { prettyOptions } from '../../src/logger.js'
+import { prettyOptions, traceIds } from '../../src/logger.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
 import { exchange, listen, request } from '../support/connection.js'
@@ -129,6 +130,19 @@ test('in a terminal, the log is colored text with one line per request', async t
 
   const pretty = prettyFactory({ ...prettyOptions, colorize: false })
   t.match(pretty({ time: 0, level: 50, msg: 'oh no', err: { stack: 'Error: oh no\n    at home' } }), /ERROR: oh no\n {4}err: Error: oh no\n +at home\n$/)
+})
+
+test('with an active span, a line has the ids of its trace', async t => {
+  const mixin = await traceIds()
+  const span = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331', traceFlags: 1 }
+  const active = trace.setSpan(ROOT_CONTEXT, trace.wrapSpanContext(span))
+  const manager: ContextManager = {
+    active: () => active, with: (_context, work, self, ...args) => work.call(self as never, ...args), bind: (_context, target) => target, enable: () => manager, disable: () => manager
+  }
+  t.same(mixin(), {})
+  context.setGlobalContextManager(manager)
+  t.teardown(() => context.disable())
+  t.same(mixin(), { trace_id: span.traceId, span_id: span.spanId })
 })
 
 test('a normal shutdown logs no stack trace', async t => {

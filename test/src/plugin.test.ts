@@ -1,6 +1,6 @@
 import Fastify, { type FastifyError, type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { docs, health, Item, items, memory, User, users, type Store } from '../../src/index.js'
+import itemsUsers, { docs, health, Item, items, memory, stores, User, users, type Store, type Stores } from '../../src/index.js'
 import errors from '../../plugins/http/errors.js'
 import validation from '../../plugins/http/validation.js'
 import { invalidBody } from '../support/helper.js'
@@ -229,6 +229,21 @@ test('a store may be one for each request, and a collection alone is in memory u
   const created = await app.inject({ method: 'POST', url: '/api/users', payload: item, headers: { tenant: 'b' } })
   t.equal(created.statusCode, 201)
   t.same((await app.inject({ url: '/api/users', headers: { tenant: 'a' } })).json(), [])
+})
+
+test('the store of a request has all methods of a store, in a request alone', async t => {
+  const own = { items: memory<Item>({ schema: Item, seed: [item] }), users: memory<User>({ schema: User, seed: [{ id: 1, name: 'Ada' }] }) }
+  const app = host(t)
+  app.register(async function scope (scope) {
+    await scope.register(stores, { store: () => own })
+    const items = await scope.getDecorator<Stores>('stores').open<Item>({ name: 'items', schema: Item, seed: [] })
+    scope.get('/size', async () => ({ size: await items.size() }))
+    t.throws(() => items.first(1), { code: 'ERR_STARTUP' })
+  })
+  app.register(itemsUsers, { prefix: '/api', store: () => own })
+  t.same((await app.inject('/size')).json(), { size: 1 })
+  t.same((await app.inject('/api/items?limit=1')).json(), [item])
+  t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1' })).statusCode, 204)
 })
 
 test('a schema of one\'s own is validated and explained in the same way', async t => {

@@ -6,6 +6,7 @@ import { once } from 'node:events'
 import https from 'node:https'
 import { connect, type AddressInfo } from 'node:net'
 import { resolve } from 'node:path'
+import { PassThrough } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -87,7 +88,7 @@ test('a request that throws before any hook does not affect the requests that ca
   const script = `
     import { connect } from 'node:net'
     import Fastify from 'fastify'
-    import { httpServerOptions } from '${pathToFileURL(resolve('dist/src/index.js'))}'
+    import { httpServerOptions } from '${pathToFileURL(resolve('src/http-server.ts'))}'
     let thrown = 0
     process.on('uncaughtException', () => { thrown++ })
     const app = Fastify({ ...httpServerOptions, rewriteUrl ({ url }) { if (url === '/throws') throw new Error('boom'); return url } })
@@ -104,7 +105,7 @@ test('a request that throws before any hook does not affect the requests that ca
     const answers = await Promise.all(Array.from({ length: 20 }, () => get('/')))
     console.log(answers.filter(text => text.endsWith('served')).length, thrown)
     process.exit()`
-  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script], { env: { ...process.env, NODE_OPTIONS: '' } })
+  const { stdout } = await promisify(execFile)(process.execPath, [...process.execArgv, '--input-type=module', '--eval', script])
   t.equal(stdout, '20 20\n')
 })
 
@@ -260,6 +261,13 @@ test('a request that is not refused gets 100 Continue once, when its body is rea
     t.match(/connection: (.+)\r/i.exec(String(second))?.[1], after)
     client.destroy()
   }
+})
+
+test('a connection that cannot be written to any more is closed when its request is refused', async t => {
+  const app = host(t)
+  const socket = new PassThrough().end()
+  httpServerOptions.clientErrorHandler.call(app, Object.assign(new Error('malformed'), { code: 'HPE_INVALID' }) as never, socket as never)
+  t.ok(socket.destroyed)
 })
 
 test('the options serve HTTPS, and refuse HTTP/2 with a clear error', async t => {

@@ -22,6 +22,15 @@ const defaults = {
   SHUTDOWN_TIMEOUT: 8000
 }
 
+test('a fault in the configuration is named with what the variable must be', async t => {
+  for (const [env, message] of [
+    [{ HOST: '' }, 'HOST must not be empty'],
+    [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent'],
+    [{ PORT: '-1' }, 'PORT must be at least 0'],
+    [{ PORT: '70000' }, 'PORT must be at most 65535']
+  ] as const) t.throws(() => readConfig(env), { message: new RegExp(`^  ${message}$`, 'm') })
+})
+
 test('the configuration has its defaults, reads its variables and ignores all others', async t => {
   t.same(readConfig({}), {
     ...defaults, PORT: 3000, API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
