@@ -7,7 +7,7 @@ const lifetime = 24 * 60 * 60 * 1000
 const mostInMemory = 20_000
 
 /** What a key stands for: the record that was asked for, in short, and the id that it has. */
-export interface Use {
+export interface KeyUse {
   digest: string
   id: number
 }
@@ -18,12 +18,12 @@ export function digestOf (text: string) {
 }
 
 /** The moment before which a key is forgotten. */
-export function oldestKept () {
+export function expiredBefore () {
   return Date.now() - lifetime
 }
 
 /** The id that a key has given already, if any; but not to another record. */
-export function idGiven (use: Use | undefined, digest: string) {
+export function previousId (use: KeyUse | undefined, digest: string) {
   if (use && use.digest !== digest) throw new IdempotencyKeyReusedError()
   return use?.id
 }
@@ -48,16 +48,16 @@ export function oneCallPerKey<T extends HasId> (append: Store<T>['append']): Sto
 }
 
 /** The keys of a collection in memory. */
-export function keysInMemory () {
-  const uses = new Map<string, Use & { at: number }>()
+export function memoryKeys () {
+  const uses = new Map<string, KeyUse & { at: number }>()
 
   return {
     get (key: string) {
       const use = uses.get(key)
-      return use && use.at >= oldestKept() ? use : undefined
+      return use && use.at >= expiredBefore() ? use : undefined
     },
 
-    set (key: string, use: Use) {
+    set (key: string, use: KeyUse) {
       uses.delete(key) // so that it is the newest
       uses.set(key, { ...use, at: Date.now() })
       for (const [oldest] of uses) {

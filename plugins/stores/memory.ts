@@ -1,14 +1,14 @@
 import { encoderOf } from './encode.js'
-import { digestOf, idGiven, keysInMemory } from './idempotency.js'
+import { digestOf, previousId, memoryKeys } from './idempotency.js'
 import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
-import { hasId, largestCounted, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
+import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
 /** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
 export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
   const encode = encoderOf(schema)
   const records = segmentedJson()
-  const keys = keysInMemory()
+  const keys = memoryKeys()
   // Positions of records: the first with an id and, where there are more, each one's next and the last.
   const firstById = largeMap()
   const nextAfter = largeMap()
@@ -26,7 +26,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
 
   function appendOnce (key: string, record: NewRecord<T>) {
     const digest = digestOf(encode(record))
-    const given = idGiven(keys.get(key), digest)
+    const given = previousId(keys.get(key), digest)
     if (given !== undefined) return encode({ ...record, id: given })
     const appended = numbered(record)
     keys.set(key, { digest, id: appended.id })
@@ -50,7 +50,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
       nextAfter.set(lastById.get(id) ?? first, position)
       lastById.set(id, position)
     }
-    if (id > lastId && id <= largestCounted) lastId = id
+    if (id > lastId && id <= maxCountedId) lastId = id
     size++
     return json
   }

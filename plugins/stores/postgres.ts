@@ -1,11 +1,11 @@
 import pg from 'pg'
 import { batch } from './batch.js'
-import { digestOf, oldestKept, oneCallPerKey, type Use } from './idempotency.js'
+import { digestOf, expiredBefore, oneCallPerKey, type KeyUse } from './idempotency.js'
 import {
-  hasId, IdempotencyKeyInUseError, IdempotencyKeyReusedError, largestCounted, NoIdLeftError, patience, StoreUnavailableError, NotStorableError,
+  hasId, IdempotencyKeyInUseError, IdempotencyKeyReusedError, maxCountedId, NoIdLeftError, stalledListTimeouts, StoreUnavailableError, NotStorableError,
   type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
-import { keysTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
+import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
 /** An integer comes as text, since it might be too large for a number; ours are not. */
 const types = {
@@ -20,7 +20,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     ...login,
     statement_timeout: timeout,
     query_timeout: timeout,
-    idle_in_transaction_session_timeout: timeout * patience * 2
+    idle_in_transaction_session_timeout: timeout * stalledListTimeouts * 2
   }
   const queries = new pg.Pool({ ...limits, max: Math.ceil(poolSize / 2) })
   // A list keeps its connection for as long as its reader likes, so lists do not get all of them.
@@ -49,7 +49,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
         with _last as (select id from last_ids where collection = '${name}' for update),
         _following as (
           select generate_series(
-            1 + greatest(id, (select max(id) from ${table} where id <= ${largestCounted})), ${Number.MAX_SAFE_INTEGER}) as id
+            1 + greatest(id, (select max(id) from ${table} where id <= ${maxCountedId})), ${Number.MAX_SAFE_INTEGER}) as id
           from _last
         ),
         _free as (
@@ -70,7 +70,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
         `create index on ${table} (id, position)`
       ])
       if (created) await client.query(insertGiven.text, columnsOf(seed))
-      await migrate(query, keysTable, keysTable.creation)
+      await migrate(query, idempotencyTable, idempotencyTable.creation)
       await migrate(query, lastIdsTable, lastIdsTable.creation)
       await query(`insert into last_ids select '${name}', 0 where not exists (select from last_ids where collection = '${name}')`)
     })
@@ -141,7 +141,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 
     async function page (limit: number, after = 0) {
       const page = await shortPage(async (...values) => (await query({ ...selectPiece, values })).rows, limit, after)
-      return page ?? longPage(await openSnapshot(), timeout * patience, limit, after)
+      return page ?? longPage(await openSnapshot(), timeout * stalledListTimeouts, limit, after)
     }
 
     /** Inserts records together; where one is refused, it finds out which. */
@@ -183,8 +183,8 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       return encode(record)
 
       async function insertOrRecall (client: pg.PoolClient) {
-        const { rows: [use] } = await client.query<Use>(
-          'select digest, id from idempotency_keys where collection = $1 and key = $2 and at >= $3', [name, key, oldestKept()])
+        const { rows: [use] } = await client.query<KeyUse>(
+          'select digest, id from idempotency_keys where collection = $1 and key = $2 and at >= $3', [name, key, expiredBefore()])
         if (use) return use.digest === digest ? { ...given, id: use.id } : new IdempotencyKeyReusedError()
         const statement = hasId(given) ? insertGiven : insertNumbered
         const { rows: [row] } = await client.query<HasId>({ ...statement, values: columnsOf([given]) })
@@ -197,7 +197,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
         await client.query(`
           delete from idempotency_keys where (collection, key) in (
             select collection, key from idempotency_keys where at < $1 order by at limit 10 for update skip locked)`,
-        [oldestKept()])
+        [expiredBefore()])
         return record
       }
     }
@@ -232,7 +232,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
   }
 
   function connections () {
-    return { queries: useOf(queries), lists: useOf(lists) }
+    return { queries: poolUsage(queries), lists: poolUsage(lists) }
   }
 
   async function close () {
@@ -309,7 +309,7 @@ function lock (name: string) {
   return `pg_advisory_xact_lock(hashtext('fastify-items-users'), hashtext('${name}'))`
 }
 
-function useOf ({ totalCount, idleCount, waitingCount }: pg.Pool) {
+function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {
   return { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
 }
 

@@ -113,14 +113,14 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
      * A page that is read piece by piece, as its reader takes it. When it ends, when its reader is gone, or when it has
      * waited too long for its reader, what it holds is freed.
      */
-    async longPage (hold: Snapshot, patience: number, limit: number, after: number): Promise<Page> {
+    async longPage (snapshot: Snapshot, stallTimeout: number, limit: number, after: number): Promise<Page> {
       let position = after
       let left = limit
       const list = new Readable({
         async read () {
           clearTimeout(stalled)
           try {
-            const piece = await readPiece(hold.select, position, left)
+            const piece = await readPiece(snapshot.select, position, left)
             if (this.destroyed) return
             stalled = giveUpLater()
             const before = position === after ? '[' : piece.json && ','
@@ -135,7 +135,7 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
         },
         destroy (error, done) {
           clearTimeout(stalled)
-          hold.free()
+          snapshot.free()
           done(error)
         }
       })
@@ -145,12 +145,12 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
       return { list, next: limit === Infinity ? undefined : await nextOf() }
 
       function giveUpLater () {
-        return setTimeout(() => list.destroy(new Error('The reader of a list has stalled')), patience).unref()
+        return setTimeout(() => list.destroy(new Error('The reader of a list has stalled')), stallTimeout).unref()
       }
 
       async function nextOf () {
         try {
-          const [last, behind] = await hold.selectEnd(after, limit - 1)
+          const [last, behind] = await snapshot.selectEnd(after, limit - 1)
           return behind && positionOf([last])
         } catch (error) {
           list.destroy()
@@ -201,7 +201,7 @@ function fromColumn (value: unknown, type: FieldType): unknown {
 }
 
 /** What stands beside the collections in a database: the keys that requests came with. */
-export const keysTable: Pick<Collection<HasId>, 'name'> & { creation: string[] } = {
+export const idempotencyTable: Pick<Collection<HasId>, 'name'> & { creation: string[] } = {
   name: 'idempotency_keys',
   creation: [
     `create table idempotency_keys (
@@ -212,7 +212,7 @@ export const keysTable: Pick<Collection<HasId>, 'name'> & { creation: string[] }
 }
 
 /** The last id that was generated for each collection. */
-export const lastIdsTable: typeof keysTable = {
+export const lastIdsTable: typeof idempotencyTable = {
   name: 'last_ids',
   creation: ['create table last_ids (collection text primary key, id bigint not null)']
 }

@@ -4,12 +4,12 @@ import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import { batch } from './batch.js'
-import { digestOf, idGiven, oldestKept, oneCallPerKey } from './idempotency.js'
+import { digestOf, previousId, expiredBefore, oneCallPerKey } from './idempotency.js'
 import {
-  hasId, IdempotencyKeyReusedError, largestCounted, nextId, NoIdLeftError, patience, StoreUnavailableError, NotStorableError,
+  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, stalledListTimeouts, StoreUnavailableError, NotStorableError,
   type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
-import { keysTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
+import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
 interface Write {
   run (): unknown
@@ -26,7 +26,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   await mkdir(dirname(path), { recursive: true })
   await (await open(path, 'a')).close() // tells why it cannot be written, where SQLite gives a number
   const database = new Database(path, { timeout: 10 })
-  await patiently(() => database.exec('pragma journal_mode = wal'))
+  await retryWhileBusy(() => database.exec('pragma journal_mode = wal'))
   database.exec('pragma synchronous = full')
   const { ino } = statSync(path)
 
@@ -54,14 +54,14 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
         `create index "${name}_by_id" on ${table} (id)`
       ])
       if (created) for (const record of seed) database.prepare(insertion).run(valuesOf(record))
-      await migrate(query, keysTable, keysTable.creation)
+      await migrate(query, idempotencyTable, idempotencyTable.creation)
       await migrate(query, lastIdsTable, lastIdsTable.creation)
       query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
     })
 
     const insert = database.prepare(insertion)
     const selectLastId = database.prepare(`
-      select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${largestCounted}))
+      select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
       from last_ids where collection = '${name}'`).raw()
     const keepLastId = database.prepare(`update last_ids set id = ? where collection = '${name}'`)
     const selectUse = database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw()
@@ -117,18 +117,18 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
 
     function addOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
-      const use = selectUse.get([key, oldestKept()]) as [string, number] | undefined
-      const id = idGiven(use && { digest: use[0], id: use[1] }, digest)
+      const use = selectUse.get([key, expiredBefore()]) as [string, number] | undefined
+      const id = previousId(use && { digest: use[0], id: use[1] }, digest)
       if (id !== undefined) return { ...given, id }
       const record = add(given)
       keepUse.run([key, digest, record.id, Date.now()])
-      forgetUses.run([oldestKept()])
+      forgetUses.run([expiredBefore()])
       return record
     }
 
     async function page (limit: number, after = 0) {
       const page = await shortPage((...piece) => reading(() => selectPiece.all(piece) as Row[]), limit, after)
-      return page ?? longPage(reading(openSnapshot), timeout * patience, limit, after)
+      return page ?? longPage(reading(openSnapshot), timeout * stalledListTimeouts, limit, after)
     }
 
     /** Reads from a connection of its own, in a transaction, which sees the collection as of now. */
@@ -174,7 +174,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   async function inTransaction<T> (work: () => T) {
     try {
       check()
-      await patiently(() => database.exec('begin immediate'))
+      await retryWhileBusy(() => database.exec('begin immediate'))
       const result = await work()
       database.exec('commit')
       return result
@@ -220,7 +220,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   }
 
   /** Another process may be writing; this one goes on meanwhile. */
-  async function patiently (action: () => void) {
+  async function retryWhileBusy (action: () => void) {
     const deadline = Date.now() + timeout
     for (;;) {
       try {

@@ -91,7 +91,7 @@ export interface EngineOptions {
  * Generated ids begin behind the largest id that a client has chosen up to here, so at least 2^52 - 1 of them follow.
  * Those that clients have chosen beyond are skipped.
  */
-export const largestCounted = 2 ** 52
+export const maxCountedId = 2 ** 52
 
 /** The next id to generate: the first one behind the last that no record has. */
 export function nextId (last: number, isTaken: (id: number) => boolean) {
@@ -100,7 +100,7 @@ export function nextId (last: number, isTaken: (id: number) => boolean) {
 }
 
 /** How long a list holds what it needs while its reader takes nothing, in time-outs. */
-export const patience = 12
+export const stalledListTimeouts = 12
 
 /** The service cannot start as it is configured. The message is for the operator. */
 export class StartupError extends Error {

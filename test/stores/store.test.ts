@@ -7,7 +7,7 @@ import fastJson from 'fast-json-stringify'
 import { test, type Test } from 'tap'
 import { batch } from '../../plugins/stores/batch.js'
 import { engineAt, withDriver } from '../../plugins/stores/engines.js'
-import { keysInMemory } from '../../plugins/stores/idempotency.js'
+import { memoryKeys } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory.js'
 import { segmentedJson } from '../../plugins/stores/segments.js'
 import { StoreUnavailableError, type Store } from '../../plugins/stores/store.js'
@@ -169,7 +169,7 @@ test('in memory, a page costs the same at the start and at the end of a million'
 })
 
 test('keys in memory are so many at most, and the oldest are forgotten first', async t => {
-  const keys = keysInMemory()
+  const keys = memoryKeys()
   for (let n = 0; n < 20_001; n++) keys.set(String(n), { digest: '', id: n })
   t.equal(keys.get('0'), undefined)
   t.equal(keys.get('1')?.id, 1)
