@@ -246,6 +246,12 @@ test('the store of a request has all methods of a store, in a request alone', as
   t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1' })).statusCode, 204)
 })
 
+test('a host that gives no store for a collection learns so at startup', async t => {
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/api', store: { items: memory<Item>({ schema: Item, seed: [] }) } as never })
+  await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: 'The option store has no store for the collection users.' })
+})
+
 test('a schema of one\'s own is validated and explained in the same way', async t => {
   const app = host(t)
   const Code = { $id: 'Code', type: 'string', pattern: '^[a-z]+$', description: 'small letters', maxLength: 3 }
