@@ -1,17 +1,35 @@
 import { deepStrictEqual, ok } from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connection, written } from '../support/connection.js'
+import { until } from '../support/until.js'
 import type { Scope } from './service.js'
 
+/** A request other than those that create, read and delete, and the status of its response. */
+export interface Other {
+  status: number
+  method: string
+  target: string
+  body?: string
+  headers?: Record<string, string>
+}
+
+interface Load {
+  clients?: number
+  pause?: number
+  /** Requests that are sent in turn, one after each record that is created. */
+  others?: Other[]
+}
+
 /**
- * Clients that create users, read some of them and delete some, and keep account of what was acknowledged to them. No
- * answer may be another than these.
+ * Clients that create users, read some of them and delete some, and record what was acknowledged to them. Every response
+ * must have the status of its request or one of those that are tolerated.
  */
-export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], name = 'somebody') {
+export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name = 'somebody', headers }: { name?: string, headers?: Other['headers'] } = {}) {
   const asked = new Set([1])
   const created = new Set<number>()
   const deleted = new Set<number>()
   const answers: Record<string, number> = {}
+  const unexpected: Record<string, number> = {}
   let next = 2
   let slowest = 0
 
@@ -28,38 +46,51 @@ export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], na
    * Has clients write to a service, until they are told to stop; what is under way then is waited for. Between two
    * users, a client pauses for so many milliseconds.
    */
-  function write (url: string, { clients = 16, pause = 0 } = {}) {
+  function write (url: string, { clients = 16, pause = 0, others = [] }: Load = {}) {
     const stopping = new AbortController()
-    const done = Array.from({ length: clients }, writeOn)
+    const served = Array.from({ length: clients }, () => 0)
+    const done = served.map((_, n) => writeOn(n))
     scope.teardown(() => stopping.abort())
-    return async function stop () {
+    return { stop, turn }
+
+    async function stop () {
       stopping.abort()
       await Promise.all(done)
     }
 
-    async function writeOn () {
+    /** Waits until every request that is under way now is answered. */
+    async function turn () {
+      const before = [...served]
+      await until(() => served.every((count, n) => count > (before[n] ?? 0)))
+    }
+
+    async function writeOn (n: number) {
       let client = connection(url)
       while (!stopping.signal.aborted) {
         if (pause) await sleep(pause)
         const id = next++
         asked.add(id)
-        if (await send('POST', '/api/users', JSON.stringify({ id, name })) !== 201) continue
+        if (await send({ status: 201, method: 'POST', target: '/api/users', body: JSON.stringify({ id, name }) }) !== 201) continue
         created.add(id)
-        if (id % 3 === 0) await send('GET', `/api/users/${id}`)
-        if (id % 50 === 0) await send('GET', '/api/users?limit=1000')
+        if (id % 3 === 0) await send({ status: 200, method: 'GET', target: `/api/users/${id}` })
+        if (id % 50 === 0) await send({ status: 200, method: 'GET', target: '/api/users?limit=1000' })
+        const other = others[id % others.length]
+        if (other) await send(other)
         if (id % 5 !== 0) continue
         created.delete(id)
-        if (await send('DELETE', `/api/users/${id}`) === 204) deleted.add(id)
+        if (await send({ status: 204, method: 'DELETE', target: `/api/users/${id}` }) === 204) deleted.add(id)
       }
       client.socket.destroy()
 
-      async function send (method: string, target: string, body?: string) {
+      async function send ({ status: expected, method, target, body, headers: own }: Other) {
         const began = performance.now()
-        const { status, headers } = await client.send(written(method, target, body)).catch(dropped)
+        const { status, headers: received } = await client.send(written(method, target, body, { ...headers, ...own })).catch(dropped)
         slowest = Math.max(slowest, performance.now() - began)
-        answers[status] = (answers[status] ?? 0) + 1
-        if (headers.connection === 'close') client = connection(url)
+        count(answers, status)
+        if (status !== expected && !tolerated.some(one => one === status)) count(unexpected, `${method} ${url}${target}: ${status} instead of ${expected}`)
+        if (received.connection === 'close') client = connection(url)
         if (status === 503) await sleep(50)
+        served[n] = (served[n] ?? 0) + 1
         return status
       }
 
@@ -72,10 +103,9 @@ export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], na
 
   /** Holds what a service has against what was acknowledged: all of it is there, once, and nothing that nobody asked for. */
   async function compare (url: string) {
-    const others = Object.keys(answers).filter(answer => !answersAllowed.map(String).includes(answer))
-    deepStrictEqual(others.map(answer => [answer, answers[answer]]), [], 'there are no other answers')
+    deepStrictEqual(unexpected, {}, 'every response has the status of its request')
     ok(created.size + deleted.size > 100, 'enough was done')
-    const users = await (await fetch(`${url}/api/users`)).json() as { id: number }[]
+    const users = await (await fetch(`${url}/api/users`, { headers })).json() as { id: number }[]
     const ids = new Set(users.map(({ id }) => id))
     deepStrictEqual({
       lost: [...created].filter(id => !ids.has(id)),
@@ -86,4 +116,8 @@ export function ledger (scope: Scope, answersAllowed: (number | 'dropped')[], na
     }, { lost: [], returned: [], invented: [], doubled: 0, altered: 0 })
     return { created: created.size + deleted.size, deleted: deleted.size }
   }
+}
+
+function count (counts: Record<string, number>, key: string | number) {
+  counts[key] = (counts[key] ?? 0) + 1
 }

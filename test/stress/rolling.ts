@@ -1,70 +1,122 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { newFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
-import { freePort, type Postgres } from '../support/postgres.js'
-import { ledger } from './ledger.js'
+import type { Postgres } from '../support/postgres.js'
+import { ledger, type Other } from './ledger.js'
+import { proxies, type Proxy } from './proxies.js'
 import { serve, type Scope } from './service.js'
 
-/** How long an instance serves on after a signal, and how long nginx leaves it alone when it says that it is not ready. */
-const delay = 1000
-const rest = 2000
+interface Options {
+  behind: (keyof typeof proxies)[]
+  rounds: number
+  /** How long a client pauses between two users, in milliseconds. */
+  pause?: number
+  /** `SHUTDOWN_DELAY` in milliseconds; by default it lasts until the proxies have noticed, however slow the machine is. */
+  delay?: number
+}
+
+const headers = { authorization: 'Bearer a-token' }
+
+const untilSignal = 600_000
+
+/** Makes `SHUTDOWN_DELAY` end with a signal. */
+const script = `
+  import { once } from 'node:events'
+  import { syncBuiltinESMExports } from 'node:module'
+  import timers from 'node:timers/promises'
+  const { setTimeout } = timers
+  timers.setTimeout = (ms, ...more) => ms === ${untilSignal} ? once(process, 'SIGCONT') : setTimeout(ms, ...more)
+  syncBuiltinESMExports()`
 
 /**
- * Three instances behind nginx are restarted in turn under load, and nobody notices. Then their database is lost: that is
- * 503, as it is without nginx, and when it is back, all is well again.
+ * Restarts three instances in turn under a load with all status codes: every request gets its response, and what is
+ * acknowledged is stored. Then the database is stopped: behind nginx, as compose.yaml configures it, that is 503.
  */
-export async function rollingRestart (scope: Scope, server: Postgres, { rounds, pause }: { rounds: number, pause?: number }) {
-  const env = { DATABASE_URL: server.database(), SHUTDOWN_DELAY: String(delay), DOCS: 'false' }
+export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, delay = untilSignal }: Options) {
+  const env = { DATABASE_URL: server.database(), SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000', DOCS: 'false' }
   const ports = [await lastingPort(), await lastingPort(), await lastingPort()]
-  const instances = await Promise.all(ports.map(port => serve(scope, { ...env, PORT: String(port) })))
-  const proxy = await startNginx(scope, ports)
-  const account = ledger(scope, [200, 201, 204])
-
-  const probing = new AbortController()
-  scope.teardown(() => probing.abort())
-  let unready = 0
-  const probes = probe()
-  const stop = account.write(proxy, { pause })
+  const instances = await Promise.all(ports.map(start))
+  const account = ledger(scope, [], { headers })
+  const loads = await Promise.all(behind.map(load))
   for (let round = 0; round < rounds; round++) {
     for (const [n, port] of ports.entries()) {
       scope.comment(`round ${round + 1} of ${rounds}, instance ${n + 1}`)
-      await sleep(500)
-      instances[n]?.process.kill('SIGTERM')
-      deepStrictEqual(await instances[n]?.exit, [0, null])
-      instances[n] = await serve(scope, { ...env, PORT: String(port) })
-      await sleep(rest)
+      for (const port of ports) await Promise.all(loads.map(({ proxy }) => until(() => isUsed(proxy, port))))
+      await restart(n, port)
     }
   }
-  await stop()
-  const { created, deleted } = await account.compare(proxy)
-  equal(unready, 0, 'it was ready all the time')
+  await Promise.all(loads.map(({ stop }) => stop()))
+  for (const { proxy } of loads) {
+    await account.compare(proxy.url)
+    equal(proxy.unready(), 0, 'it was ready all the time')
+  }
+  const nginx = loads.find(({ name }) => name === 'nginx')
+  if (nginx) await loseDatabase(server, nginx.proxy.url)
+  return { restarts: rounds * ports.length, answers: account.answers, slowest: account.slowest() }
 
+  function start (port: number) {
+    return serve(scope, { ...env, PORT: String(port) }, delay === untilSignal ? { script } : {})
+  }
+
+  async function load (name: keyof typeof proxies) {
+    const proxy = await proxies[name](scope, ports.map(addressOf))
+    scope.comment(`${name} is at ${proxy.url}`)
+    return { name, proxy, ...account.write(proxy.url, { clients: 8, pause, others: others(proxy.statusOfExpectation) }) }
+  }
+
+  async function restart (n: number, port: number) {
+    const noticed = loads.map(async function notice ({ proxy, turn }) {
+      const removals = proxy.removals(addressOf(port))
+      await until(() => proxy.removals(addressOf(port)) > removals)
+      await turn() // so that nothing is under way to the instance
+    })
+    instances[n]?.process.kill('SIGTERM')
+    await Promise.all(noticed)
+    if (delay === untilSignal) instances[n]?.process.kill('SIGCONT')
+    deepStrictEqual(await instances[n]?.exit, [0, null])
+    instances[n] = await start(port)
+  }
+}
+
+/** Whether a proxy sends requests to an instance. */
+async function isUsed ({ url }: Proxy, port: number) {
+  return (await fetch(`${url}/readyz`)).headers.get('x-instance') === addressOf(port)
+}
+
+/** Requests that change nothing. The large bodies do not arrive at once. */
+function others (statusOfExpectation: number): Other[] {
+  const target = '/api/users'
+  const large = ' '.repeat(100_000)
+  return [
+    { status: 400, method: 'POST', target, body: '{"id":"1"}' },
+    { status: 400, method: 'POST', target, body: 'no JSON' },
+    { status: 400, method: 'GET', target: `${target}/x` },
+    { status: 401, method: 'POST', target, body: large, headers: { authorization: 'Bearer another' } },
+    { status: 404, method: 'GET', target: `${target}/0` },
+    { status: 404, method: 'DELETE', target: `${target}/0` },
+    { status: 404, method: 'POST', target: '/nowhere', body: large },
+    { status: 405, method: 'PUT', target, body: '{}' },
+    { status: 413, method: 'POST', target, body: large.repeat(10) },
+    { status: statusOfExpectation, method: 'GET', target: `${target}/1`, headers: { expect: 'the-impossible' } }
+  ]
+}
+
+async function loseDatabase (server: Postgres, url: string) {
+  const ask = () => fetch(`${url}/api/users`, { headers })
   await server.stop()
-  await sleep(1000)
   for (let n = 0; n < 10; n++) {
-    const response = await fetch(`${proxy}/api/users`)
+    const response = await ask()
     equal(response.status, 503)
     ok(Number(response.headers.get('retry-after')) > 0)
     equal(typeof (await response.json() as { detail: string }).detail, 'string')
   }
   await server.run()
-  await until(async () => (await fetch(`${proxy}/api/users`)).ok)
-  probing.abort()
-  await probes
-  return { restarts: rounds * ports.length, requests: created + deleted, slowest: account.slowest() }
+  await until(async () => (await ask()).ok)
+}
 
-  /** Asks for each instance in its turn whether it is ready, as the health check in compose.yaml does. */
-  async function probe () {
-    while (!probing.signal.aborted) {
-      for (let n = 0; n < 9; n++) if (!(await fetch(`${proxy}/readyz`)).ok) unready++
-      await sleep(100)
-    }
-  }
+function addressOf (port: number) {
+  return `127.0.0.1:${port}`
 }
 
 /** A port that no connection gets while nobody listens on it: one below those that the system gives away. */
@@ -76,22 +128,4 @@ async function lastingPort () {
     server.close()
     if (free) return port
   }
-}
-
-/** Starts nginx as compose.yaml configures it, but for the addresses and the time. */
-async function startNginx (scope: Scope, ports: number[]) {
-  const folder = newFolder(scope)
-  const port = await freePort()
-  const configured = /content: \|\n([^]+)$/.exec(readFileSync('compose.yaml', 'utf8'))?.[1] ?? ''
-  const servers = ports.map(port => `server 127.0.0.1:${port} max_fails=1 fail_timeout=${rest / 1000}s;`)
-  const config = configured.replaceAll('$$', '$')
-    .replace(/resolver .*/, `access_log off; client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;`)
-    .replace(/server service:3000.*/, servers.join('\n'))
-    .replace('listen 80', `listen 127.0.0.1:${port}`)
-  writeFileSync(`${folder}/nginx.conf`, config)
-  const nginx = spawn('nginx', ['-p', folder, '-c', `${folder}/nginx.conf`, '-g', `daemon off; pid ${folder}/pid; error_log ${folder}/errors;`], { stdio: 'ignore' })
-  scope.teardown(() => nginx.kill('SIGTERM'))
-  const url = `http://127.0.0.1:${port}`
-  await until(async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true)
-  return url
 }

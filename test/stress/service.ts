@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import type { Test } from 'tap'
 import { freePort } from '../support/postgres.js'
 import { start, type How } from '../support/process.js'
@@ -18,4 +19,9 @@ export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How
     return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
   })
   return { url, process: service.process, exit: service.exit, errors: service.errors }
+}
+
+/** The reason to skip what needs a program, if the machine does not have it. */
+export function without (program: string) {
+  return spawnSync(program, ['-v']).error ? `there is no ${program}` : false
 }

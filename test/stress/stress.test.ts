@@ -5,7 +5,7 @@ import { onEveryEngine } from '../support/engines.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
 import { rollingRestart } from './rolling.js'
-import { serve } from './service.js'
+import { serve, without } from './service.js'
 import { soak } from './soak.js'
 import { mangled, neverReads, slowClients } from './wire.js'
 import { newFolder } from '../support/folder.js'
@@ -68,17 +68,15 @@ test('while Redis is gone or hangs, everybody is served', { skip: without('redis
   t.ok((await redisGone(t)).created > 0)
 })
 
-onPostgres('three instances behind nginx are restarted in turn, and not one request fails', async (t, server) => {
-  t.match(await rollingRestart(t, server, { rounds: 1, pause: 100 }), { restarts: 3 })
-}, without('nginx'))
+onPostgres('three instances behind nginx and haproxy are restarted in turn, and not one request fails', async (t, server) => {
+  const proxies = ['nginx', 'haproxy'] as const
+  for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
+  t.match(await rollingRestart(t, server, { behind: proxies.filter(proxy => !without(proxy)), rounds: 1, pause: 50 }), { restarts: 3 })
+}, without('nginx') && without('haproxy') && 'there is neither nginx nor haproxy')
 
 /** Runs a test on the PostgreSQL server, if there is one. */
 function onPostgres (name: string, run: (t: Test, server: Postgres) => Promise<void>, skip: string | false = false) {
   test(`on PostgreSQL, ${name}`, { skip: postgres ? skip : 'PostgreSQL does not start' }, async t => {
     if (postgres) await run(t, postgres)
   })
-}
-
-function without (program: string) {
-  return spawnSync(program, ['-v']).error ? `there is no ${program}` : false
 }

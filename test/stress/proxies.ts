@@ -1,0 +1,100 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { newFolder } from '../support/folder.js'
+import { freePort } from '../support/postgres.js'
+import { until } from '../support/until.js'
+import type { Scope } from './service.js'
+
+export type Proxy = Awaited<ReturnType<typeof proxies[keyof typeof proxies]>>
+
+/** Load balancers in front of instances. Each names the instance in a header of the response. */
+export const proxies = { nginx: startNginx, haproxy: startHaproxy }
+
+/** Starts nginx as compose.yaml configures it, but for the addresses, and its health check. */
+async function startNginx (scope: Scope, instances: string[]) {
+  const folder = newFolder(scope)
+  chmodSync(folder, 0o755) // as root, nginx handles requests as another user
+  const log = `${folder}/errors`
+  const port = await freePort()
+  const configured = /content: \|\n([^]+)$/.exec(readFileSync('compose.yaml', 'utf8'))?.[1] ?? ''
+  const config = configured.replaceAll('$$', '$')
+    .replace(/resolver .*/, `access_log off; client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy; add_header X-Instance $upstream_addr always;`)
+    .replace(/server service:3000 resolve(.*)/, (_, settings) => instances.map(instance => `server ${instance}${settings}`).join('\n'))
+    .replace('listen 80', `listen 127.0.0.1:${port}`)
+  writeFileSync(`${folder}/nginx.conf`, config)
+  const nginx = spawn('nginx', ['-p', folder, '-c', `${folder}/nginx.conf`, '-g', `daemon off; pid ${folder}/pid; error_log ${log} warn;`], { stdio: 'ignore' })
+  scope.teardown(() => nginx.kill('SIGTERM'))
+  const url = await ready(port, nginx)
+  const stopping = new AbortController()
+  scope.teardown(() => stopping.abort())
+  let unready = 0
+  checkHealth()
+  return {
+    url,
+    /** How often it has stopped sending requests to an instance. */
+    removals: (instance: string) => countOf(new RegExp(`temporarily disabled.*//${instance}/readyz`, 'g'), readFileSync(log, 'utf8')),
+    /** How often its health check has failed. */
+    unready: () => unready,
+    /** nginx does not forward the header Expect. */
+    statusOfExpectation: 200
+  }
+
+  /** Asks each instance in its turn whether it is ready. */
+  async function checkHealth () {
+    while (!stopping.signal.aborted) {
+      for (let n = 0; n < 9; n++) if (!await isReady(url)) unready++
+      await sleep(500)
+    }
+  }
+}
+
+async function startHaproxy (scope: Scope, instances: string[]) {
+  const folder = newFolder(scope)
+  const port = await freePort()
+  writeFileSync(`${folder}/haproxy.cfg`, `
+    defaults
+      mode http
+      timeout connect 5s
+      timeout client 60s
+      timeout server 60s
+      retries 3
+      option redispatch
+      http-reuse always
+    frontend public
+      bind 127.0.0.1:${port}
+      default_backend service
+    backend service
+      option httpchk GET /readyz
+      http-check expect status 200
+      http-response set-header X-Instance %s
+      default-server check inter 500ms fall 2 rise 1
+      ${instances.map(instance => `server ${instance} ${instance}`).join('\n      ')}\n`)
+  const haproxy = spawn('haproxy', ['-db', '-f', `${folder}/haproxy.cfg`], { stdio: ['ignore', 'ignore', 'pipe'] })
+  scope.teardown(() => haproxy.kill('SIGTERM'))
+  let log = ''
+  haproxy.stderr.on('data', chunk => { log += chunk })
+  return {
+    url: await ready(port, haproxy),
+    removals: (instance: string) => countOf(new RegExp(`Server service/${instance} is DOWN`, 'g'), log),
+    unready: () => 0,
+    statusOfExpectation: 417
+  }
+}
+
+async function ready (port: number, proxy: ChildProcess) {
+  const url = `http://127.0.0.1:${port}`
+  await until(() => {
+    if (proxy.exitCode !== null) throw new Error(`${proxy.spawnfile} ended with ${proxy.exitCode}`)
+    return isReady(url)
+  })
+  return url
+}
+
+async function isReady (url: string) {
+  return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
+}
+
+function countOf (pattern: RegExp, text: string) {
+  return text.match(pattern)?.length ?? 0
+}
