@@ -17,7 +17,7 @@ const collection: Collection<Item> = {
   seed: [{ id: 1, name: 'Lamp', price: 42.5 }]
 }
 
-/** The items: listed, fetched one by one, and created. */
+/** The routes of the items. */
 const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function items (app, options) {
   const { idSource = 'client' } = options
   const New = idSource === 'server' ? NewItem : Item
@@ -28,11 +28,11 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
     schema: {
       operationId: 'listItems',
       summary: 'List all items',
-      description: 'The items are in the order of their creation. With a limit, the response is a page of them, and its `Link` leads to the next page.',
+      description: 'The items are in order of creation. With `limit`, the response is one page, and its `Link` header leads to the next page.',
       tags: ['items'],
       querystring: PageQuery,
       response: {
-        200: jsonList(Item, { description: 'Every item, or those of a page, in the order of creation' }),
+        200: jsonList(Item, { description: 'All items, or one page, in order of creation' }),
         ...errorResponses()
       }
     }
@@ -45,11 +45,11 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
     schema: {
       operationId: 'getItem',
       summary: 'Get one item',
-      description: 'If several items have the id, it is the first one in the order of their creation.',
+      description: 'If several items have this id, it is the one that was created first.',
       tags: ['items'],
       params: Type.Object({ item_id: PathId }),
       response: {
-        200: json(Item, { description: 'The first item with that id' }),
+        200: json(Item, { description: 'The first item with this id' }),
         ...errorResponses(404)
       }
     }
@@ -68,7 +68,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       body: ref(New),
       response: {
         201: json(Item, {
-          description: 'The item as stored',
+          description: 'The stored item',
           headers: { Location: Type.String({ description: 'The path of the item' }) }
         }),
         ...errorResponses(409, 413, 422)

@@ -11,38 +11,38 @@ import { engineAt } from './stores/engines.js'
 import { logOutages } from './stores/outages.js'
 import { StartupError, type Collection, type HasId, type Store } from './stores/store.js'
 
-/** The stores of the collections, by name. A host may make its own. */
+/** The stores of the collections. A host can provide its own. */
 export interface OwnStores {
   items: Store<Item>
   users: Store<User>
 }
 
-/** The decorator `stores`: the stores of the collections that are registered. */
+/** The decorator `stores`: the stores of the registered collections. */
 export interface Stores extends OwnStores {
-  /** Opens the store of a collection, once. */
+  /** Opens the store of a collection. Later calls return the same store. */
   open<T extends HasId> (collection: Collection<T>): Promise<Store<T>>
 }
 
 export interface StoresOptions {
   /**
-   * Where the collections are stored: `memory`, `sqlite:PATH`, `postgres://…`, stores of your own, a function that
-   * returns the stores of a request, or the decorator `stores` of another scope, to share its stores.
+   * Where data is stored: `memory`, `sqlite:PATH` or `postgres://…`; your own stores; a function that returns the stores
+   * of a request; or the decorator `stores` of another scope, to share its stores. Default: `memory`.
    */
   store?: string | Stores | OwnStores | ((request: FastifyRequest) => OwnStores)
-  /** How long a database may take to answer, in milliseconds. */
+  /** Maximum time for a database operation, in milliseconds. Default: 5000. */
   databaseTimeout?: number
-  /** How many connections to PostgreSQL there may be. */
+  /** Maximum number of connections to PostgreSQL. Default: 10. */
   databasePoolSize?: number
 }
 
 export interface CollectionOptions<T extends HasId> {
-  /** Who gives a record its id: the client that creates it, or the service. */
+  /** Who chooses the id of a new record: the client, or the server. Default: `client`. */
   idSource?: 'client' | 'server'
-  /** A store of your own for this collection, or a function that returns the store of a request. */
+  /** Your own store for this collection, or a function that returns the store of a request. */
   store?: Store<T> | ((request: FastifyRequest) => Store<T>)
 }
 
-/** Decorates the app with the stores of its collections. A database that it opens is closed with the app. */
+/** Adds the decorator `stores`. A database that it opens is closed with the app. */
 const stores = fp<StoresOptions>(async function stores (app, { store = 'memory', databaseTimeout, databasePoolSize }) {
   app.decorate('stores', typeof store === 'string' ? await storesAt(store) : storesOf(app, store))
 
@@ -81,7 +81,7 @@ const stores = fp<StoresOptions>(async function stores (app, { store = 'memory',
 
 export default stores
 
-/** Prepares a scope for the routes of a collection: our API defaults, its schemas and its store. */
+/** Prepares a scope for the routes of a collection: API defaults, schemas and store. */
 export async function openCollection<T extends HasId> (
   app: FastifyInstance, collection: Collection<T>, body: TSchema, { store }: CollectionOptions<T>
 ): Promise<Store<T>> {
@@ -94,7 +94,7 @@ export async function openCollection<T extends HasId> (
   return app.getDecorator<Stores>('stores').open(collection)
 }
 
-/** The stores that a host gives: those of another scope, its own, or those of each request. */
+/** The stores that a host provides: those of another scope, its own, or those of each request. */
 function storesOf (app: FastifyInstance, store: Exclude<StoresOptions['store'], string | undefined>) {
   if (isStores(store)) return store
   return {
@@ -106,7 +106,7 @@ function storesOf (app: FastifyInstance, store: Exclude<StoresOptions['store'], 
   }
 }
 
-/** A store that passes each call on to the store of the request in which it is called. */
+/** Returns a store that forwards each call to the store of the current request. */
 function storeOfRequest<T extends HasId> (app: FastifyInstance, storeFor: (request: FastifyRequest) => Store<T>): Store<T> {
   const stores = new AsyncLocalStorage<Store<T>>()
   app.addHook('onRequest', function enterStore (request, _reply, done) {
@@ -135,11 +135,11 @@ async function orStartupError<T> (opening: Promise<T>) {
   try {
     return await opening
   } catch (error) {
-    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database: ${reason(error)}.`)
+    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${reason(error)}`)
   }
 }
 
-/** What went wrong, in one line. A host that has several addresses fails with an error for each. */
+/** The first line of the message. A host name with several addresses fails with one error for each address. */
 function reason (error: unknown) {
   const { errors: [first] = [error] } = error as Partial<AggregateError>
   return (first as Error).message.split('\n', 1)[0]

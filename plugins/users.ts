@@ -17,7 +17,7 @@ const collection: Collection<User> = {
   seed: [{ id: 1, name: 'Ada' }]
 }
 
-/** The users: listed, fetched one by one, created and deleted. */
+/** The routes of the users. */
 const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function users (app, options) {
   const { idSource = 'client' } = options
   const New = idSource === 'server' ? NewUser : User
@@ -28,11 +28,11 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     schema: {
       operationId: 'listUsers',
       summary: 'List all users',
-      description: 'The users are in the order of their creation. With a limit, the response is a page of them, and its `Link` leads to the next page.',
+      description: 'The users are in order of creation. With `limit`, the response is one page, and its `Link` header leads to the next page.',
       tags: ['users'],
       querystring: PageQuery,
       response: {
-        200: jsonList(User, { description: 'Every user, or those of a page, in the order of creation' }),
+        200: jsonList(User, { description: 'All users, or one page, in order of creation' }),
         ...errorResponses()
       }
     }
@@ -45,11 +45,11 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     schema: {
       operationId: 'getUser',
       summary: 'Get one user',
-      description: 'If several users have the id, it is the first one in the order of their creation.',
+      description: 'If several users have this id, it is the one that was created first.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
-        200: json(User, { description: 'The first user with that id' }),
+        200: json(User, { description: 'The first user with this id' }),
         ...errorResponses(404)
       }
     }
@@ -68,7 +68,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       body: ref(New),
       response: {
         201: json(User, {
-          description: 'The user as stored',
+          description: 'The stored user',
           headers: { Location: Type.String({ description: 'The path of the user' }) }
         }),
         ...errorResponses(409, 413, 422)
@@ -82,11 +82,11 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
     schema: {
       operationId: 'deleteUser',
       summary: 'Delete one user',
-      description: 'If several users have the id, it is the first one in the order of their creation.',
+      description: 'If several users have this id, the one that was created first is deleted.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
       response: {
-        204: Type.Unsafe<undefined>(Type.Null({ description: 'The first user with that id is deleted' })),
+        204: Type.Unsafe<undefined>(Type.Null({ description: 'The first user with this id is deleted' })),
         ...errorResponses(404, 413)
       }
     }

@@ -1,123 +1,132 @@
 import { Type, type Static } from '@sinclair/typebox'
 import { oneOf } from './fields.js'
 
-/** What holds of a database unless it is said otherwise. */
+/** The defaults of the options that `stores` and the environment share. */
 export const databaseDefaults = { timeout: 5000, poolSize: 10 }
 
-/** A pattern for one or more of these, between commas. */
+/** A pattern for one or more of these, separated by commas. */
 function listOf (pattern: string) {
   return `(${pattern})(,(${pattern}))*`
 }
 
-/** Every environment variable that the service reads. */
+/**
+ * Every environment variable that the service reads. `description` is for the documentation; `expected` completes the
+ * error message "NAME must be …" if a pattern or format does not match.
+ */
 export const Config = Type.Object({
   HOST: Type.String({
     default: '127.0.0.1',
     minLength: 1,
-    description: 'The address to listen on; `0.0.0.0` or `::` for every one'
+    description: 'Address to listen on; `0.0.0.0` or `::` for all addresses'
   }),
   PORT: Type.Integer({
     default: 3000,
     minimum: 0,
     maximum: 65535,
-    description: 'The port to listen on; `0` for any that is free'
+    description: 'Port to listen on; `0` for any free port'
   }),
   LOG_LEVEL: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
     default: 'info',
-    description: 'The least severe log lines to write; requests are logged at `info`'
+    description: 'Lowest level that is logged; requests are logged at `info`'
   }),
   API_PREFIX: Type.String({
     default: '/api',
     pattern: `^${listOf('(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+')}$`,
-    description: 'a path such as `/api`, or several between commas, under which the collections are served'
+    expected: 'a path such as /api, or several paths separated by commas',
+    description: 'Path of the collections, or several paths separated by commas'
   }),
   ID_SOURCE: oneOf(['client', 'server'], {
     default: 'client',
-    description: 'Who gives a record its id: the client that creates it, or the service'
+    description: 'Who chooses the id of a new record: the `client`, or the `server`'
   }),
   DATABASE_URL: Type.String({
     default: 'memory',
     pattern: '^(memory$|sqlite:.|postgres(ql)?://)',
-    description: '`memory`, `sqlite:PATH` or `postgres://…`, where the collections are kept'
+    expected: 'memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',
+    description: 'Where data is stored: `memory`, `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`'
   }),
   DATABASE_TIMEOUT: Type.Integer({
     default: databaseDefaults.timeout,
     minimum: 1,
     maximum: 600_000,
-    description: 'How long a database may take to answer, in milliseconds'
+    description: 'Maximum time for a database operation, in milliseconds'
   }),
   DATABASE_POOL_SIZE: Type.Integer({
     default: databaseDefaults.poolSize,
     minimum: 2,
     maximum: 1000,
-    description: 'How many connections to PostgreSQL there may be, at least 2'
+    description: 'Maximum number of connections to PostgreSQL, at least 2'
   }),
   BODY_LIMIT: Type.Integer({
     default: 1024 * 1024,
     minimum: 1,
     maximum: 2 ** 28,
-    description: 'The largest request body, in bytes'
+    description: 'Maximum size of a request body, in bytes'
   }),
   DOCS: Type.Boolean({
     default: true,
-    description: 'Whether to serve `/docs`, `/redoc` and `/openapi.json`'
+    description: 'Serves `/docs`, `/redoc` and `/openapi.json`'
   }),
   AUTH_TOKENS: Type.Optional(Type.String({
     pattern: `^${listOf('[A-Za-z0-9._~+/-]+=*')}$`,
-    description: 'tokens between commas, of letters, digits and `-._~+/=`, one of which a request must bear'
+    expected: 'tokens separated by commas, of letters, digits and -._~+/ with = only at the end',
+    description: 'Bearer tokens that are accepted, separated by commas'
   })),
   AUTH_TOKENS_FILE: Type.Optional(Type.String({
     minLength: 1,
-    description: 'A file of such tokens, which is read again when it changes'
+    description: 'File with such tokens; changes take effect without a restart'
   })),
   RATE_LIMIT_MAX: Type.Optional(Type.Integer({
     minimum: 1,
     maximum: 1_000_000_000,
-    description: 'How many requests a client may make in a window'
+    description: 'Maximum number of requests per client and time window'
   })),
   RATE_LIMIT_WINDOW: Type.Integer({
     default: 60_000,
     minimum: 1,
     maximum: 86_400_000,
-    description: 'How long a window is, in milliseconds'
+    description: 'Length of the time window, in milliseconds'
   }),
   REDIS_URL: Type.Optional(Type.String({
     format: 'redis',
-    description: 'a URL such as `redis://host:6379`, where many instances count requests together'
+    expected: 'a URL such as redis://host:6379',
+    description: 'Redis that all instances count requests in, such as `redis://host:6379`; needs `RATE_LIMIT_MAX`'
   })),
   TRUST_PROXY: Type.Optional(Type.String({
     format: 'networks',
-    description: 'addresses or ranges between commas, such as `10.0.0.0/8`, of the proxies whose `X-Forwarded-For` is believed'
+    expected: 'IP addresses or ranges such as 10.0.0.0/8, separated by commas',
+    description: 'IP addresses or ranges of your proxies, separated by commas; their `X-Forwarded-For` and `X-Forwarded-Host` are trusted'
   })),
   CORS_ORIGIN: Type.Optional(Type.String({
     pattern: `^(\\*|${listOf('https?://[^\\s,/?#]+')})$`,
-    description: '`*` or origins such as `https://example.com` between commas, whose pages may use the service'
+    expected: '* or origins such as https://example.com, separated by commas',
+    description: 'Origins whose pages may use the API, separated by commas, or `*` for all'
   })),
   SECURITY_HEADERS: Type.Boolean({
     default: false,
-    description: 'Whether the API sends the headers of helmet'
+    description: 'Adds the security headers of helmet to API responses'
   }),
   METRICS_PORT: Type.Optional(Type.Integer({
     minimum: 0,
     maximum: 65535,
-    description: 'The port to serve `/metrics` on, for Prometheus; `0` for any that is free'
+    description: 'Port for Prometheus metrics at `/metrics`; `0` for any free port'
   })),
   MAX_EVENT_LOOP_DELAY: Type.Optional(Type.Integer({
     minimum: 1,
     maximum: 60_000,
-    description: 'How late the event loop may be before the API answers 503, in milliseconds'
+    description: 'Event loop delay above which the API answers 503, in milliseconds'
   })),
   SHUTDOWN_DELAY: Type.Integer({
     default: 0,
     minimum: 0,
     maximum: 600_000,
-    description: 'How long to go on serving after a signal to end, with `/readyz` at 503, in milliseconds'
+    description: 'Time to keep serving after SIGTERM with `/readyz` at 503, in milliseconds'
   }),
   SHUTDOWN_TIMEOUT: Type.Integer({
     default: 8000,
     minimum: 1,
     maximum: 600_000,
-    description: 'How long requests may take to finish after that, in milliseconds'
+    description: 'Maximum time for requests to finish after that, in milliseconds'
   })
 }, {
   dependencies: { REDIS_URL: ['RATE_LIMIT_MAX'] }

@@ -5,10 +5,10 @@ import { Id, Text, withoutId } from './fields.js'
 export const Item = Type.Object({
   id: Id,
   name: Text,
-  price: Type.Number({ description: 'Any finite number' })
+  price: Type.Number({ description: 'Finite number' })
 }, {
   $id: idOf('Item'),
-  description: 'Something with a price',
+  description: 'An item with a name and a price',
   examples: [{ id: 2, name: 'Teapot', price: 24.5 }]
 })
 

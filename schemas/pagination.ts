@@ -1,8 +1,8 @@
 import { Type, type Static } from '@sinclair/typebox'
 
-/** Which part of a list to return. Without a limit, it is the whole list. */
+/** The query of a list. Without a limit, the response is the whole list. */
 export const PageQuery = Type.Object({
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'How many records to give at most; all of them where it is not set' })),
-  after: Type.Optional(Type.String({ description: 'Where to go on, as the `Link` of the page before tells' }))
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Maximum number of records on the page; without it, all records are returned' })),
+  after: Type.Optional(Type.String({ description: 'Cursor from the `Link` header of the previous page' }))
 })
 export type PageQuery = Static<typeof PageQuery>

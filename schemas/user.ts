@@ -7,7 +7,7 @@ export const User = Type.Object({
   name: Text
 }, {
   $id: idOf('User'),
-  description: 'Someone with a name',
+  description: 'A user with a name',
   examples: [{ id: 2, name: 'Grace' }]
 })
 

@@ -19,7 +19,7 @@ import { httpServerOptions } from './http-server.js'
 import itemsUsers from './index.js'
 import type { LoggerOptions } from './logger.js'
 
-/** The service as a whole: a host of the plugin, with all that a deployment wants around it. */
+/** Builds the standalone service: a Fastify app with the plugin and the features that are configured. */
 export function buildApp (config: Config, logger?: LoggerOptions) {
   const app = Fastify({
     ...httpServerOptions,
@@ -27,13 +27,13 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     genReqId,
     bodyLimit: config.BODY_LIMIT,
     trustProxy: config.TRUST_PROXY,
-    // A client has a minute to send a request, half of it for the headers, and 72 seconds between two of them.
+
     requestTimeout: 60_000,
     http: { headersTimeout: 30_000, connectionsCheckingInterval: 5000 },
     keepAliveTimeout: 72_000,
-    // A database has time-outs of its own, and to migrate may take long.
+    // The database has its own timeouts, and an upgrade of its tables can take long.
     pluginTimeout: 0,
-    // What arrives while the service closes is still served; only /readyz says no.
+    // Requests that arrive during shutdown are still served.
     return503OnClosing: false
   })
 
@@ -56,7 +56,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 
   return app
 
-  /** The collections, under each prefix, and what guards them. */
+  /** The collections under each prefix, and their guards. */
   async function api (app: FastifyInstance) {
     const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, RATE_LIMIT_MAX } = config
     if (config.SECURITY_HEADERS) app.register(securityHeaders)
@@ -68,7 +68,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   }
 }
 
-/** Every path that the collections are served under. */
+/** The paths of the collections. */
 export function prefixesOf ({ API_PREFIX }: Config) {
   return [...new Set(API_PREFIX.split(','))]
 }

@@ -3,25 +3,25 @@ import { Ajv, type ErrorObject } from 'ajv'
 import { ajvOptions, explain } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
 
-/** Reads the configuration from the environment, or tells everything that is wrong with it. */
+/** Reads the configuration from the environment. Throws one error that lists all problems. */
 export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
-  // It runs once, so to make it fast would take longer than it does.
-  const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis } })
+  // The validator runs once, so optimizing its code would take longer than running it.
+  const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] })
   const validate = ajv.compile<Config>(Config)
   const config: unknown = { ...env }
   if (validate(config)) return config
   const faults = (validate.errors as ErrorObject[]).map(error => `  ${nameOf(error)} ${explain(error)}`)
-  throw new ConfigError(['The environment does not configure the service:', ...faults].join('\n'))
+  throw new ConfigError(['Invalid configuration:', ...faults].join('\n'))
 }
 
 export class ConfigError extends Error {}
 
-/** The variable at fault: itself, or one that it goes with. */
+/** The name of the invalid variable. */
 function nameOf ({ instancePath, params }: ErrorObject) {
   return instancePath.slice(1) || params.property
 }
 
-/** Tells whether a text is a list of addresses and ranges of them. */
+/** Returns whether a text is a list of IP addresses and ranges. */
 function networks (text: string) {
   return text.split(',').every(network => {
     const [address = '', bits, ...more] = network.split('/')
@@ -30,7 +30,7 @@ function networks (text: string) {
   })
 }
 
-/** Tells whether a text is a URL that its driver can read; where it cannot, it would say so with the password in it. */
+/** Returns whether ioredis can parse a URL. If it cannot, its error message would contain the password. */
 function redis (text: string) {
   return /^rediss?:\/\/./.test(text) && URL.canParse(text) && !/%(?![\dA-Fa-f]{2})/.test(text)
 }

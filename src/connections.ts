@@ -2,14 +2,14 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import fp from 'fastify-plugin'
 
-/** The newest response of a connection, and the one whose request is being handled. */
+/** The newest response of a connection, and the one whose request is in progress. */
 export const newestResponse = Symbol('newest response')
 export const currentResponse = Symbol('current response')
 
-/** Whether a request of a connection was refused, so that none after it is handled. */
+/** Whether a request of a connection was rejected, so that no later one is handled. */
 export const isRefused = Symbol('is refused')
 
-/** A connection of our server. (These are properties because a `WeakMap` costs 3 % of all requests.) */
+/** A connection of our server. (A `WeakMap` instead of properties would cost 3 % of the requests per second.) */
 export interface Connection extends Socket {
   [newestResponse]?: ServerResponse
   [currentResponse]?: ServerResponse
@@ -17,13 +17,13 @@ export interface Connection extends Socket {
 }
 
 export interface ConnectionsOptions {
-  /** After how many milliseconds without traffic a connection is closed, at most twice that long; never by default. */
+  /** Time without traffic after which a connection is closed, in milliseconds; it may take up to twice as long. Default: never. */
   stalledAfter?: number
 }
 
 /**
- * Closes connections: idle ones when the app closes, those with a request under way after its response, and those
- * without traffic after some time. (Node's own timeout for the latter costs every request 5 %.)
+ * Closes idle connections when the app closes, and the others after their response. Also closes connections without
+ * traffic. (Node's own timeout for these would cost 5 % of the requests per second.)
  */
 export default fp<ConnectionsOptions>(async function connections (app, { stalledAfter }) {
   const open = new Map<Connection, number>()
@@ -55,7 +55,7 @@ export default fp<ConnectionsOptions>(async function connections (app, { stalled
   })
 }, { fastify: '5.x', name: 'fastify-items-users/connections' })
 
-/** Makes every response from now on close its connection, so that clients and load balancers open new ones elsewhere. */
+/** Makes every response from now on close its connection, so that load balancers drain this instance. */
 export function disableKeepAlive (server: Server) {
   for (const event of ['request', 'checkContinue', 'checkExpectation']) {
     server.prependListener(event, (_request, response) => { response.setHeader('connection', 'close') })

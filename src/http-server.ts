@@ -7,10 +7,10 @@ import { currentResponse, isRefused, newestResponse, type Connection } from './c
 import { listenOnLocalhost } from './localhost.js'
 import { clientErrorHandler, frameworkErrors, invalidRequest, malformedHttp, ProtocolError } from './protocol-errors.js'
 
-/** Options for `Fastify()`: a faster HTTP/1.1 server, and our error bodies for requests that reach no route. */
+/** Options for `Fastify()`: a faster HTTP/1.1 server, and our error format for requests that do not reach a route. */
 export const httpServerOptions = { serverFactory, frameworkErrors, clientErrorHandler }
 
-/** A registered name or an address, and a port (RFC 9112, section 3.2). */
+/** A host name or IP address, and an optional port (RFC 9112, section 3.2). */
 const validHost = /^(\[[\da-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:\d*)?$/i
 
 function serverFactory (listener: RequestListener, options: Options): https.Server
@@ -18,14 +18,19 @@ function serverFactory (listener: RequestListener, options: Options): Server
 function serverFactory (listener: RequestListener, options: Options) {
   if (options.http2) throw new Error('httpServerOptions cannot serve HTTP/2. Remove the option http2, or do not use httpServerOptions.')
   const { connectionTimeout, keepAliveTimeout, maxRequestsPerSocket, requestTimeout } = options
-  const handle = inOrder(inBatches(listener))
+  let open = 0
+  const handle = inOrder(inBatches(listener, () => open > 1))
   const settings = { ...options.http, ...options.https, keepAliveTimeout, requestTimeout, requireHostHeader: false }
   const server = options.https ? https.createServer(settings, checked(handle)) : http.createServer(settings, checked(handle))
   Object.assign(server, {
     timeout: connectionTimeout,
     maxRequestsPerSocket,
-    maxHeadersCount: 0, // headers are limited by their size; Node would drop those beyond a number without an error
-    httpAllowHalfOpen: true // a client that has sent its last request is still answered
+    maxHeadersCount: 0, // the size of the headers is limited; Node would silently drop headers beyond this number
+    httpAllowHalfOpen: true // a client that closes its side after the last request still gets the response
+  })
+  server.on('connection', function count (connection) {
+    open++
+    connection.once('close', () => { open-- })
   })
   server.on('checkContinue', checked(handleExpectant))
   server.on('checkExpectation', request => refuse(request, 417, { detail: details[417] }))
@@ -41,7 +46,7 @@ function serverFactory (listener: RequestListener, options: Options) {
     }
   }
 
-  /** Asks for the body when it is about to be read. A request that is refused before that ends its connection, as its body may follow or not. */
+  /** Sends `100 Continue` when the body is read. If the request is rejected before that, the connection is closed, because the body may follow or not. */
   function handleExpectant (request: IncomingMessage, response: ServerResponse) {
     const connection = response.getHeader('connection') ?? request.headers.connection ?? 'keep-alive'
     response.setHeader('connection', 'close')
@@ -53,16 +58,16 @@ function serverFactory (listener: RequestListener, options: Options) {
     handle(request, response)
   }
 
-  /** Answers a request that is not HTTP as we serve it in the same way as one that Node cannot parse. */
+  /** Rejects a request in the same way as one that Node cannot parse. */
   function refuse (request: IncomingMessage, status: number, body: ErrorBody) {
-    request.resume() // for a client that reads the response after it has sent its whole body
+    request.resume() // some clients read the response only after they have sent the whole body
     server.emit('clientError', new ProtocolError(status, body), request.socket)
   }
 }
 
 type Options = FastifyHttpOptions<Server> & Partial<FastifyHttpsOptions<https.Server>> & { http2?: boolean }
 
-/** What HTTP asks of the head of a request and Node does not check in this way. */
+/** Checks the HTTP version and the `Host` header, which Node does not check completely. */
 function faultOf ({ httpVersion, headers, rawHeaders }: IncomingMessage) {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return invalidRequest('request', malformedHttp)
   const { host } = headers
@@ -73,7 +78,7 @@ function faultOf ({ httpVersion, headers, rawHeaders }: IncomingMessage) {
   if (hosts > 1) return invalidRequest('headers', 'must be sent only once', '/host')
 }
 
-/** Handles a pipelined request after the response before it has been sent, and reads no further requests until then. */
+/** Handles a pipelined request after the previous response has been sent, and reads no further requests until then. */
 function inOrder (handle: RequestListener): RequestListener {
   return function handleInOrder (request, response) {
     const connection: Connection = request.socket
@@ -86,7 +91,7 @@ function inOrder (handle: RequestListener): RequestListener {
     }
     connection.pause()
     previous.once('close', AsyncResource.bind(function handleNext () {
-      if (!connection.writable) return // the client is gone, or was told that the connection ends
+      if (!connection.writable) return // the connection is closed or about to be closed
       connection[currentResponse] = response
       if (connection[newestResponse] === response) connection.resume()
       else connection.pause() // Node resumes it with each response
@@ -96,15 +101,16 @@ function inOrder (handle: RequestListener): RequestListener {
 }
 
 /**
- * Handles the requests that arrive in one turn of the event loop after all of them have been read, each in its own
- * async context. Under load this takes a sixth less time: there are as many system calls, but parsing code and handler
- * code each run many times in a row and stay in the caches of the processor.
+ * Handles all requests of one turn of the event loop after they have been parsed, each in its own async context. This
+ * saves a sixth of the time under load, because parser code and handler code each stay in the CPU caches. A single
+ * connection has nothing to batch, and its requests are handled at once.
  */
-function inBatches (listener: RequestListener): RequestListener {
+function inBatches (listener: RequestListener, isWorthwhile: () => boolean): RequestListener {
   let waiting: Waiting[] = []
 
   return function handleSoon (request, response) {
-    if (waiting.push({ request, response, resource: new AsyncResource('HttpRequest') }) === 1) setImmediate(handleWaiting)
+    if (!isWorthwhile()) listener(request, response)
+    else if (waiting.push({ request, response, resource: new AsyncResource('HttpRequest') }) === 1) setImmediate(handleWaiting)
   }
 
   function handleWaiting () {
@@ -121,7 +127,7 @@ function inBatches (listener: RequestListener): RequestListener {
         resource.runInAsyncScope(listener, undefined, request, response)
       }
     } finally {
-      // A request that throws does not take the others with it.
+      // If a request throws, the others are still handled.
       if (n < batch.length) setImmediate(handleBatch, batch, n + 1)
     }
   }

@@ -6,20 +6,19 @@ import stores, { type CollectionOptions, type StoresOptions } from '../plugins/s
 import users from '../plugins/users.js'
 
 export interface ItemsUsersOptions extends StoresOptions, Pick<CollectionOptions<never>, 'idSource'> {
-  /** Where to serve, such as `/api`. */
+  /** Path of the collections, such as `/api`. */
   prefix?: string
 }
 
 /**
- * Serves items and users under the prefix it is registered with. What it sets up is its own: nothing of it is
- * seen outside, and nothing outside changes it.
+ * Serves items and users under a prefix. It is encapsulated: it does not change the app that registers it.
  *
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
 const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, { prefix = '', idSource, ...options }) {
   await applyApiDefaults(app)
   app.register(stores, options)
-  // Without a prefix, the paths we do not know are the host's.
+  // Without a prefix, unknown paths belong to the host.
   if (prefix.length > 1) app.register(notFound)
   app.register(items, { prefix: '/items', idSource })
   app.register(users, { prefix: '/users', idSource })

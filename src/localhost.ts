@@ -24,7 +24,7 @@ export function listenOnLocalhost (server: Server) {
     }
   })
 
-  /** Hands the connections at this address to the server. An address that cannot be used is left out, as Fastify does. */
+  /** Passes the connections of another address to the server. Like Fastify, it ignores an address that cannot be used. */
   async function listenBeside (host: string, port: number) {
     const beside = net.createServer({ allowHalfOpen: true, noDelay: true }, socket => server.emit('connection', socket))
     try {

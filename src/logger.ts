@@ -10,7 +10,7 @@ export function loggerOptions (level: string, stream: DestinationStream, mixin?:
 
 export type LoggerOptions = ReturnType<typeof loggerOptions>
 
-/** Logs a request once, when its response has been sent. Fastify would also log when it comes in. */
+/** Logs a request once, after its response. Fastify would also log it when it arrives. */
 class RequestLog extends LogController {
   override incomingRequest () {}
 
@@ -21,7 +21,7 @@ class RequestLog extends LogController {
   }
 }
 
-/** With OpenTelemetry, the ids of the active trace and span, which are added to each line. */
+/** Returns a pino mixin that adds the ids of the active OpenTelemetry trace and span to each line. */
 export async function traceIds () {
   const { trace } = await import('@opentelemetry/api')
   return function mixin () {
@@ -30,7 +30,7 @@ export async function traceIds () {
   }
 }
 
-/** How a terminal shows the log: a request as one line of text, without its other fields. */
+/** Options for the log in a terminal: a request is one line of text without its other fields. */
 export const prettyOptions: PrettyOptions = {
   sync: true,
   translateTime: 'SYS:HH:MM:ss',
@@ -39,14 +39,14 @@ export const prettyOptions: PrettyOptions = {
   customPrettifiers: { err: error => Object(error).stack.split('\n').map(visible).join('\n') }
 }
 
-/** Opens standard output for the log: as colored text in a terminal, otherwise as JSON, several lines at a time. */
+/** Opens standard output for the log: colored text in a terminal, otherwise JSON, several lines at a time. */
 export async function openLog (terminal = process.stdout.isTTY) {
   const pretty = terminal && await import('pino-pretty').catch(() => undefined)
   if (pretty) return { stream: pretty.default(prettyOptions), async close () {} }
   const stream = pino.destination({ sync: false, minLength: 4096, periodicFlush: 100 })
   return {
     stream,
-    /** Writes what is waiting. (`flushSync` would write it before the lines that are being written.) */
+    /** Writes the remaining lines. (`flushSync` would write them before lines that are already being written.) */
     async close () {
       stream.end()
       await once(stream, 'close')
@@ -65,7 +65,7 @@ interface RequestLine {
   responseTime?: number
 }
 
-/** Escapes what would end a line or control the terminal, since a message may contain what a client has sent. */
+/** Escapes line breaks and control characters, because a message may contain text from a client. */
 function visible (text: string) {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

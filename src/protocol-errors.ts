@@ -7,7 +7,7 @@ import { jsonType, noCache } from '../plugins/http/responses.js'
 import { details, type ErrorBody, type Fault } from '../schemas/errors.js'
 import { currentResponse, isRefused, newestResponse, type Connection } from './connections.js'
 
-/** Errors of Node's parser that do not mean that the request is malformed. */
+/** Errors of Node's parser with a status other than 400. */
 const statuses: Record<string, 408 | 413 | 431> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
@@ -16,15 +16,15 @@ const statuses: Record<string, 408 | 413 | 431> = {
 
 export const malformedHttp = 'must be well-formed HTTP'
 
-/** Answers a request that Fastify's router refuses: its path is malformed or too long. */
+/** Answers a request that Fastify's router rejects because its path is malformed or too long. */
 export function frameworkErrors (error: Error & { statusCode?: number }, request: FastifyRequest, reply: FastifyReply) {
   const tooLong = error.statusCode === 414
   const status = tooLong ? 414 : 400
-  request.log.info({ req: request, res: { statusCode: status }, err: error }, 'request refused')
+  request.log.info({ req: request, res: { statusCode: status }, err: error }, 'request rejected')
   return sendError(request, reply, status, tooLong ? { detail: details[414] } : invalidRequest('path', 'must be a valid URL'))
 }
 
-/** A request that is refused before Fastify sees it, with the response to it. */
+/** A request that is rejected before Fastify sees it, with its response. */
 export class ProtocolError extends Error {
   constructor (readonly status: number, readonly body: ErrorBody) {
     super(body.detail)
@@ -32,15 +32,15 @@ export class ProtocolError extends Error {
 }
 
 /**
- * Answers what Node's parser or our server refuses, after the responses to the requests that came before it on the
- * connection, and ends the connection.
+ * Answers a request that Node's parser or our server rejects, after the responses to earlier requests on the connection,
+ * and closes the connection.
  */
 export function clientErrorHandler (this: FastifyInstance, error: ConnectionError | ProtocolError, socket: Connection) {
-  if (socket.destroyed || socket[isRefused]) return // the client closed the connection, or will be told to
+  if (socket.destroyed || socket[isRefused]) return // the connection is closed or about to be closed
   socket[isRefused] = true
   const { status, body } = error instanceof ProtocolError ? error : parserError(error)
   const reqId = randomUUID()
-  this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request refused')
+  this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request rejected')
   answer()
 
   function answer () {
@@ -49,7 +49,7 @@ export function clientErrorHandler (this: FastifyInstance, error: ConnectionErro
     const malformed = newest?.req.complete ? undefined : newest
     const pending = malformed ? current : newest
     if (pending && pending !== malformed && !pending.writableFinished) pending.once('close', answer)
-    else if (malformed?.headersSent) socket.destroySoon() // it was answered before the rest of it came
+    else if (malformed?.headersSent) socket.destroySoon() // it was answered before the malformed part arrived
     else respond(socket, status, body, reqId)
   }
 }
@@ -59,12 +59,12 @@ function parserError ({ code }: ConnectionError) {
   return status ? { status, body: { detail: details[status] } } : { status: 400, body: invalidRequest('request', malformedHttp) }
 }
 
-/** The body of a 400 for a fault that is found before any route is reached. */
+/** The body of a 400 for a request that does not reach a route. */
 export function invalidRequest (part: Fault['in'], message: string, path = '') {
   return errorBody(invalid(part, [{ path, message }]), 400)
 }
 
-/** Writes a response to the connection itself, and ends it. */
+/** Writes a response directly to the connection and closes it. */
 function respond (socket: Duplex, status: number, body: ErrorBody, reqId: string) {
   if (!socket.writable) return socket.destroy()
   const json = JSON.stringify(body)

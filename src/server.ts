@@ -22,7 +22,7 @@ async function start () {
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
 
-  // What ends the process by itself has its own exit code.
+  // Signals are handled below, so that a second signal exits at once.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
   const { close } = closeWithGrace({ delay, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
     if (err) app.log.fatal({ err }, 'closing after an error')
@@ -38,7 +38,7 @@ async function start () {
         since = Date.now()
         app.log.info(`closing on ${signal}`)
         close()
-      } else if (Date.now() - since > 500) { // one that comes twice at once, as Ctrl-C does through npm, is no second one
+      } else if (Date.now() - since > 500) { // with npm, Ctrl-C sends the signal twice
         app.log.error(`second ${signal}, exiting`)
         process.exit(1)
       }
@@ -49,11 +49,11 @@ async function start () {
     await app.ready().then(undefined, cannotListen('METRICS_PORT'))
     await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
   } catch (error) {
-    await app.close() // or what has started already, such as the metrics, would keep the process
+    await app.close() // otherwise what has started already, such as the metrics server, would keep the process running
     throw error
   }
 
-  /** Has those who send requests here find out that they should not, while they are still served, and leave. */
+  /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
   async function drain () {
     if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
     app.markNotReady()
@@ -69,13 +69,13 @@ async function start () {
   function cannotListen (variable: 'PORT' | 'METRICS_PORT') {
     return (error: NodeJS.ErrnoException) => {
       if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
-      const reason = error.code === 'EADDRINUSE' ? `the port is taken; set ${variable} to another one` : error.message
+      const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable} to another port` : error.message
       throw new ConfigError(`Cannot listen on ${host}:${config[variable]}: ${reason}.`)
     }
   }
 }
 
-/** Loads what a service without a log does not need. */
+/** Loads the logger, which a service without a log does not need. */
 async function startLog (level: string) {
   const { loggerOptions, openLog, traceIds } = await import('./logger.js')
   const { stream, close } = await openLog()

@@ -11,14 +11,14 @@ onEveryEngine((t, address, engine) => {
 
   for (const { path, initial, record } of collections) {
     t.test(path, async t => {
-      t.test('GET answers the whole collection, which starts with one record', async t => {
+      t.test('GET returns the whole collection, which has one record at first', async t => {
         const response = await build(t).inject(path)
         t.equal(response.statusCode, 200)
         t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
         t.equal(response.body, JSON.stringify([initial]))
       })
 
-      t.test('POST answers 201 with the record as stored and where it is', async t => {
+      t.test('POST answers 201 with the stored record and its Location', async t => {
         const app = build(t)
         const response = await app.inject({ method: 'POST', url: path, payload: record })
         t.equal(response.statusCode, 201)
@@ -28,7 +28,7 @@ onEveryEngine((t, address, engine) => {
         t.same((await app.inject(`${path}/7`)).json(), record)
       })
 
-      t.test('POST appends also where the id is taken; the list is in order and the first one is found', async t => {
+      t.test('POST accepts an id that is in use; the list is in order of creation and GET returns the first record', async t => {
         const app = build(t)
         const records = [3, 1, 3, -5, 0].map((id, n) => ({ ...record, id, name: `number ${n}` }))
         for (const payload of records) await app.inject({ method: 'POST', url: path, payload })
@@ -40,7 +40,7 @@ onEveryEngine((t, address, engine) => {
         t.same((await app.inject(`${path}/003`)).json(), records[0])
       })
 
-      t.test('POST keeps every value that JSON carries exactly, and every answer gives it back', async t => {
+      t.test('POST stores every valid value, and every response returns it unchanged', async t => {
         const app = build(t)
         const ids = [Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 0, -2, 2 ** 31, -(2 ** 31) - 1]
         const names = ['', ' ', '\n\t"\\', '\u0001', '\u2028', '\u007f', '\uFFFD\uFEFF\uFFFF', 'e\u0301', 'Zoë 愛 🫖 👩‍👩‍👧 مرحبا',
@@ -60,7 +60,7 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).body, JSON.stringify([initial, ...records]))
       })
 
-      t.test('POST keeps a number by its value', async t => {
+      t.test('POST stores a number by its value', async t => {
         const app = build(t)
         const numbers = { 7: '7.0', ...'price' in record && { 19.99: '0.1999e2' } }
         const body = Object.entries(numbers).reduce((json, [short, long]) => json.replace(short, long), JSON.stringify(record))
@@ -70,7 +70,7 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).body, `[${JSON.stringify(initial)},${JSON.stringify(record)},${zero.replace('-0', '0')}]`)
       })
 
-      t.test('the character NUL is kept, or refused where the database cannot keep it', async t => {
+      t.test('the character NUL is stored in memory, and rejected if the database cannot store it', async t => {
         const app = build(t)
         const payload = { ...record, name: 'before\0after' }
         const response = await app.inject({ method: 'POST', url: path, payload })
@@ -79,12 +79,12 @@ onEveryEngine((t, address, engine) => {
           t.equal((await app.inject(`${path}/7`)).body, JSON.stringify(payload))
         } else {
           t.equal(response.statusCode, 400)
-          t.same(response.json(), invalidBody('body', ['/name', 'must not contain the character NUL, which the database cannot keep']))
+          t.same(response.json(), invalidBody('body', ['/name', 'must not contain the character NUL, which the database cannot store']))
           t.equal((await app.inject(path)).body, JSON.stringify([initial]))
         }
       })
 
-      t.test('POST ignores fields that it does not know', async t => {
+      t.test('POST ignores unknown fields', async t => {
         const app = build(t)
         const payload = { extra: 1, ...record, constructor: 'x', nested: { deep: [] } }
         const response = await app.inject({ method: 'POST', url: path, payload })
@@ -93,7 +93,7 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).body, JSON.stringify([initial, record]))
       })
 
-      t.test('POST reads JSON whatever the content type says, or says not', async t => {
+      t.test('POST parses the body as JSON, whatever the content type is', async t => {
         const app = build(t)
         const types = ['application/json', 'text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data',
           'application/octet-stream', 'application/json; charset=latin1', 'nonsense', ';;;', '', undefined]
@@ -105,7 +105,7 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).json().length, 1 + types.length)
       })
 
-      t.test('HEAD answers as GET does, without the body', async t => {
+      t.test('HEAD has the headers of GET and no body', async t => {
         const app = build(t)
         for (const url of [path, `${path}/1`, `${path}/2`, `${path}/x`]) {
           const get = await app.inject(url)
@@ -116,7 +116,7 @@ onEveryEngine((t, address, engine) => {
         }
       })
 
-      t.test('an unknown id is 404, however large', async t => {
+      t.test('an unknown id is answered with 404, however large it is', async t => {
         const app = build(t)
         for (const id of ['2', '-1', '9007199254740993', '9'.repeat(90), `-${'9'.repeat(90)}`]) {
           const response = await app.inject(`${path}/${id}`)
@@ -128,24 +128,24 @@ onEveryEngine((t, address, engine) => {
 
       const parameter = path === '/api/items' ? 'item_id' : 'id'
       for (const id of ['abc', '1.5', '1abc', 'true', '-', '--1', '+1', '0x10', '1e2', '1,0', '%201', '%00', '%EF%BC%91', 'null', '']) {
-        t.test(`GET ${path}/${id} answers 400, since that is no integer`, async t => {
+        t.test(`GET ${path}/${id} answers 400 because the id is not an integer`, async t => {
           const response = await build(t).inject(`${path}/${id}`)
           t.equal(response.statusCode, 400)
           t.same(response.json(), invalidBody('path', [`/${parameter}`, 'must be an integer']))
         })
       }
 
-      t.test('a malformed path is 400 and an over-long one 414', async t => {
+      t.test('a malformed path is answered with 400, and a path that is too long with 414', async t => {
         const app = build(t)
         const malformed = await app.inject(`${path}/%zz`)
         t.equal(malformed.statusCode, 400)
         t.same(malformed.json(), invalidBody('path', ['', 'must be a valid URL']))
         const overlong = await app.inject(`${path}/${'1'.repeat(2000)}`)
         t.equal(overlong.statusCode, 414)
-        t.same(overlong.json(), { detail: 'The path is too long' })
+        t.same(overlong.json(), { detail: 'The request path is too long' })
       })
 
-      t.test('an unknown path is 404, and a method that a path does not offer is 405', async t => {
+      t.test('an unknown path is answered with 404, and a method that the path does not support with 405', async t => {
         const app = build(t)
         for (const url of ['/', '/api', '/api/', '/api/nope', `${path}/1/2`, `${path.toUpperCase()}`]) {
           const response = await app.inject({ method: 'POST', url, body: '{' })
@@ -163,7 +163,7 @@ onEveryEngine((t, address, engine) => {
         }
       })
 
-      t.test('every bad body is 400 or 413 with its reason, and nothing is stored', async t => {
+      t.test('every invalid body is answered with 400 or 413 and the reason, and nothing is stored', async t => {
         const app = build(t)
         const values = { null: null, boolean: true, string: '1', number: 1, array: [1], object: { id: 1 } }
         const types: Record<string, [string, string[]]> = {
@@ -203,13 +203,13 @@ onEveryEngine((t, address, engine) => {
           '['.repeat(100_000)
         ]) await refuses(body, ['', 'must be valid JSON'])
         for (const key of ['"__proto__":{}', '"constructor":{"prototype":{}}', '"x":{"__proto__":1}']) {
-          await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not have a key __proto__ or constructor.prototype'])
+          await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not contain the key __proto__ or constructor.prototype'])
         }
         await refuses(Buffer.from('{"id":1,"name":"\xff","price":1}', 'latin1'), ['', 'must be UTF-8'])
 
         const large = await app.inject({ method: 'POST', url: path, payload: { ...record, name: 'x'.repeat(5 * 1024 * 1024) } })
         t.equal(large.statusCode, 413)
-        t.same(large.json(), { detail: 'The body is too large' })
+        t.same(large.json(), { detail: 'The request body is too large' })
 
         t.same((await app.inject(path)).json(), [initial])
 
@@ -228,7 +228,7 @@ onEveryEngine((t, address, engine) => {
     })
   }
 
-  t.test('DELETE /api/users/:id removes the first user with that id, and no other', async t => {
+  t.test('DELETE /api/users/:id removes only the first user with this id', async t => {
     const app = build(t)
     const twin = { id: 1, name: 'Second' }
     await app.inject({ method: 'POST', url: '/api/users', payload: twin })
@@ -244,7 +244,7 @@ onEveryEngine((t, address, engine) => {
     t.equal((await remove()).body, '{"detail":"Not found"}')
   })
 
-  t.test('DELETE /api/users/:id works with a content type and no body, and refuses an id that is none', async t => {
+  t.test('DELETE /api/users/:id accepts a content type without a body, and answers 400 if the id is not an integer', async t => {
     const app = build(t)
     const headers = { 'content-type': 'application/json' }
     const bad = await app.inject({ method: 'DELETE', url: '/api/users/x', headers })
@@ -253,7 +253,7 @@ onEveryEngine((t, address, engine) => {
     t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1', headers })).statusCode, 204)
   })
 
-  t.test('a failing store is a 500 that tells nothing of the inside', async t => {
+  t.test('a store that fails is answered with 500 without internal details', async t => {
     const lines: string[] = []
     const app = build(t, { LOG_LEVEL: 'error' }, { write: line => lines.push(line) })
     app.addHook('preHandler', async () => { throw new Error('the secret of the inside') })
@@ -263,7 +263,7 @@ onEveryEngine((t, address, engine) => {
     t.match(lines[0], 'the secret of the inside')
   })
 
-  t.test('errors of hooks around the routes keep their status, in our shape', async t => {
+  t.test('errors of hooks keep their status and have our format', async t => {
     const app = build(t)
     app.addHook('preHandler', async (request, reply) => {
       const { silent, status, code, thrown } = request.query as Record<string, string>

@@ -10,7 +10,7 @@ import redoc from './redoc.js'
 const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
 const title = 'Items and users'
 
-/** The pages load everything from this server. Both style their elements in place. */
+/** The pages load everything from this server. Both use inline styles. */
 const contentSecurityPolicy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -25,11 +25,11 @@ const contentSecurityPolicy = [
 ].join('; ')
 
 /**
- * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, and shows it at
- * `/docs` and `/redoc`. Every link is relative, so that it holds behind a proxy that strips a path prefix.
+ * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, Swagger UI at `/docs` and
+ * Redoc at `/redoc`. All links are relative, so that they work behind a proxy that strips a path prefix.
  */
 export default fp(async function docs (app) {
-  // From the document to where the paths in it begin.
+  // The relative path from the document to the base of the paths in it.
   const up = app.prefix.split('/').slice(1).map(() => '..').join('/')
 
   app.register(swagger, {
@@ -45,12 +45,12 @@ export default fp(async function docs (app) {
       servers: [{ url: up || '.', description: 'This service' }],
       security: [],
       tags: [
-        { name: 'items', description: 'Things with a price' },
-        { name: 'users', description: 'People with a name' },
-        { name: 'health', description: 'For whoever runs the service' }
+        { name: 'items', description: 'Items with a name and a price' },
+        { name: 'users', description: 'Users with a name' },
+        { name: 'health', description: 'Probes for orchestrators and load balancers' }
       ]
     },
-    // A relative server URL has no base path to strip, and is no URL to look for one in.
+    // @fastify/swagger would parse the relative server URL as an absolute one.
     stripBasePath: false,
     transformObject: complete,
     refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
@@ -65,13 +65,13 @@ export default fp(async function docs (app) {
     indexPrefix: '.',
     staticCSP: contentSecurityPolicy,
     theme: { title },
-    // The page reads a copy of the document that lies one level deeper.
+    // The page loads its copy of the document from /docs/json, one level deeper.
     transformSpecification: ({ servers, ...document }) => ({ ...document, servers: servers.map(oneLevelDeeper) }),
     transformSpecificationClone: false
   })
   app.register(redoc, { title, contentSecurityPolicy })
 
-  /** A schema of ours is called by its short name, unless the app has one that is called so. */
+  /** The name of a component: the short name, unless the app has a schema with this name. */
   function componentName ($id: string) {
     const name = nameOf($id)
     return app.getSchema(name) === undefined ? name : $id
@@ -82,7 +82,7 @@ function oneLevelDeeper (server: { url: string }) {
   return { ...server, url: posix.join('..', server.url) }
 }
 
-/** What is read and written of a document here. */
+/** The parts of an OpenAPI document that are used here. */
 interface Document {
   components: { schemas: Record<string, { examples?: unknown[] }>, securitySchemes?: object }
   paths: Record<string, Record<string, Operation>>
@@ -99,12 +99,12 @@ interface Body {
   content?: Record<string, { schema: { $ref?: string }, example?: unknown }>
 }
 
-/** The document sums up by `4XX` what Node and Fastify refuse on their own. */
+/** `4XX` in the document stands for the responses of Node and Fastify to invalid HTTP. */
 const exampleDetails: Record<string, string> = { ...details, '4XX': details[431] }
 
 /**
- * Adds to the generated document: an example for every body that is a component, since @fastify/swagger drops what is
- * beside a `$ref`, and the security scheme of the operations that answer 401 in our way.
+ * Completes the generated document: adds an example for every body that is a component, because @fastify/swagger drops
+ * what is next to a `$ref`, and the security scheme of the operations with our 401 response.
  */
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import staticFiles from '@fastify/static'
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
-/** Serves Redoc's page, script and all, for the OpenAPI document beside it. */
+/** Serves the page and the files of Redoc. */
 const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { title, contentSecurityPolicy }) {
   app.addHook('onSend', async function protect (_request, reply) {
     reply.header('content-security-policy', contentSecurityPolicy)
@@ -23,7 +23,7 @@ const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { tit
   })
 
   async function page (request: FastifyRequest, reply: FastifyReply) {
-    // Relative links start from the last slash of the page's own path.
+    // A relative link starts from the last slash in the path of the page.
     const here = request.url.startsWith(`${app.prefix}/redoc/`) ? '..' : '.'
     reply.type('text/html; charset=utf-8')
     return `<!DOCTYPE html>

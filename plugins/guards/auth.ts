@@ -8,18 +8,18 @@ import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
 
 export interface AuthOptions {
-  /** The tokens that are good. */
+  /** Tokens that are accepted. */
   tokens?: string[]
-  /** A file of more of them, between commas or white space, that is read again when it changes. */
+  /** A file with more tokens, separated by commas or white space. Changes take effect within a second. */
   file?: string
-  /** Tells whether a token is good, in place of these. */
+  /** Returns whether a token is valid. Replaces `tokens` and `file`. */
   check?: FastifyBearerAuthOptions['auth']
 }
 
 /**
- * Asks for a bearer token on every route of its scope, and decorates the request with it as `bearerToken`. If the scope
- * has a rate limit, a request without a valid token counts against its IP address, and once the address has used up its
- * limit, no token from it is checked.
+ * Requires a bearer token on all routes of its scope. Adds the request decorator `bearerToken`. If the scope has a rate
+ * limit, a request without a valid token counts for its IP address; once the address has used up the limit, no token
+ * from it is checked.
  */
 export default fp<AuthOptions>(async function auth (app, { tokens = [], file, check }) {
   await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
@@ -41,28 +41,28 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     await limiter?.check(request, reply)
     const refusal = await new Promise<Error | undefined>(resolve => verify(request, reply, resolve))
     if (refusal === undefined) {
-      // Guesses that were checked at the same time may have used up the limit.
+      // Other requests that were checked at the same time may have used up the limit.
       await limiter?.check(request, reply)
       return request.setDecorator('bearerToken', authorization?.slice('Bearer '.length).trim())
     }
     await limiter?.count(request, reply)
     if (reply.statusCode !== 401) throw refusal
     reply.header('www-authenticate', authorization === undefined ? 'Bearer' : 'Bearer error="invalid_token"')
-    throw unauthorized(authorization === undefined ? details[401] : 'The bearer token is not known')
+    throw unauthorized(authorization === undefined ? details[401] : 'The bearer token is not valid')
   })
 
   function verifier () {
     const keys = file === undefined ? tokens : [...tokens, ...tokensIn(file)]
-    // The scheme is in any case (RFC 9110). A refusal is no error of the service, so it is not logged as one.
+    // The scheme is case-insensitive (RFC 9110). A wrong token is not an error of the service, so it is not logged as one.
     return verifierOf({ keys, auth: check, addHook: false, specCompliance: 'rfc6749', verifyErrorLogLevel: '' })
   }
 
   function readAgain () {
     try {
       verify = verifier()
-      app.log.info('the file of tokens has changed and was read again')
+      app.log.info(`Tokens reloaded from ${file}`)
     } catch (error) {
-      app.log.error({ err: error }, 'the file of tokens has changed and cannot be read; those read before are still good')
+      app.log.error({ err: error }, `Tokens cannot be reloaded from ${file}; the previous tokens stay valid`)
     }
   }
 }, { fastify: '5.x', name: 'fastify-items-users/auth' })
@@ -76,6 +76,6 @@ function tokensIn (file: string) {
   try {
     return readFileSync(file, 'utf8').split(/[\s,]+/).filter(token => token !== '')
   } catch (error) {
-    throw new StartupError(`Cannot read the file of tokens: ${(error as Error).message}.`)
+    throw new StartupError(`Cannot read AUTH_TOKENS_FILE: ${(error as Error).message}`)
   }
 }

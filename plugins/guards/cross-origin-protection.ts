@@ -3,13 +3,13 @@ import fp from 'fastify-plugin'
 import { crossOriginRejected } from '../http/errors.js'
 
 export interface CrossOriginProtectionOptions {
-  /** The origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
+  /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
   origins?: string[]
 }
 
 /**
- * Rejects requests that a browser sends for a page of another origin, on all routes of its scope, unless their method is
- * safe or their origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
+ * Rejects requests that a browser sends from a page of another origin, on all routes of its scope, unless the method is
+ * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
 export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, { origins = [] }) {
   if (origins.includes('*')) return

@@ -1,16 +1,16 @@
 import type { FastifyRateLimitStore } from '@fastify/rate-limit'
 
-/** How many clients are counted at once; the oldest window is dropped for one more. */
+/** Maximum number of clients. When there are more, the oldest are removed. */
 const maxClients = 100_000
 
 type Done = Parameters<FastifyRateLimitStore['incr']>[1]
 
 /**
- * Counts requests in memory. The package's own `LocalStore` hands out the counter itself, which other requests change
- * before it is read, so that simultaneous requests all see the highest count.
+ * Counts requests in memory. The `LocalStore` of @fastify/rate-limit returns the counter object itself, so that
+ * simultaneous requests all see the highest count.
  */
 export class MemoryStore implements FastifyRateLimitStore {
-  /** By their start, since a new window is added at the end. */
+  /** In the order of their start. */
   readonly #windows = new Map<string, { current: number, end: number }>()
 
   incr (key: string, done: Done, timeWindow: number) {
@@ -20,14 +20,14 @@ export class MemoryStore implements FastifyRateLimitStore {
     done(null, { current: window.current, ttl: window.end - now })
   }
 
-  /** Gives the count without changing it. */
+  /** Returns the count without changing it. */
   read (key: string, done: Done) {
     const now = performance.now()
     const { current, end } = this.#open(key, now) ?? { current: 0, end: now }
     done(null, { current, ttl: end - now })
   }
 
-  /** Counts on its own for a route that has a limit of its own. */
+  /** A separate store for a route with its own limit. */
   child () {
     return new MemoryStore()
   }

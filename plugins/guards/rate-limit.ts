@@ -6,29 +6,28 @@ import { withDriver } from '../stores/engines.js'
 import { MemoryStore } from './rate-limit-store.js'
 
 export interface RateLimitOptions {
-  /** How many requests a client may make in a window. */
+  /** Maximum number of requests per client and time window. */
   max: number
-  /** How long a window is, in milliseconds. */
+  /** Length of the time window, in milliseconds. Default: 60000. */
   timeWindow?: number
-  /** The URL of a Redis server, where many instances count together. */
+  /** URL of a Redis server that all instances count requests in. Default: each instance counts in memory. */
   redis?: string
 }
 
 /** The decorator `rateLimiter`, for plugins that authenticate. Each function throws a 429. */
 export interface RateLimiter {
-  /** Rejects the request if its client has used up its limit, and does not count it. */
+  /** Rejects the request if its client has used up the limit. Does not count the request. */
   check (request: FastifyRequest, reply: FastifyReply): Promise<void>
-  /** Counts the request against its client, once, and rejects it if it is over the limit. */
+  /** Counts the request once and rejects it if it is over the limit. */
   count (request: FastifyRequest, reply: FastifyReply): Promise<void>
 }
 
-/** How long Redis may take, in milliseconds; then it is disconnected, and requests are not counted until it is back. */
+/** Maximum time for Redis, in milliseconds. After that, it is disconnected, and requests are not limited until it is back. */
 const redisTimeout = 500
 
 /**
- * Limits the requests of each client, on all routes of its scope. A request counts against its valid token, otherwise
- * against its IP address. Once an address has used up its limit, all its requests are answered with 429, and `auth`
- * does not check their tokens.
+ * Limits the requests of each client on all routes of its scope. A request counts for its valid token, otherwise for its
+ * IP address. Once an address has used up its limit, all its requests get 429, and `auth` does not check their tokens.
  */
 export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWindow, redis }) {
   const { default: fastifyRateLimit, normalizeIP } = await import('@fastify/rate-limit')
@@ -57,14 +56,14 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
   }
   app.decorate('rateLimiter', rateLimiter)
 
-  // The package counts requests to routes only. This hook runs when a token has been checked.
+  // The package does not count requests to unknown paths. This hook runs after the token has been checked.
   app.addHook('preParsing', async function countNotFound (request, reply) {
     if (request.is404) await rateLimiter.count(request, reply)
   })
 }, { fastify: '5.x', name: 'fastify-items-users/rate-limit' })
 
 async function connect (app: FastifyInstance, url: string) {
-  const { Redis } = await withDriver('ioredis', () => import('ioredis'))
+  const { Redis } = await withDriver('ioredis', 'REDIS_URL', () => import('ioredis'))
   const redis = new Redis(url, {
     lazyConnect: true,
     enableOfflineQueue: false,
@@ -75,23 +74,23 @@ async function connect (app: FastifyInstance, url: string) {
   })
   let lost = false
   redis.on('ready', () => {
-    if (lost) app.log.info('Redis is back')
+    if (lost) app.log.info('Redis is connected again')
     lost = false
   })
   redis.on('close', () => {
-    if (!lost) app.log.warn('Redis is lost; requests are not limited until it is back')
+    if (!lost) app.log.warn('Redis is disconnected; requests are not limited until it is connected again')
     lost = true
   })
-  redis.on('error', () => {}) // which comes with every try
+  redis.on('error', () => {}) // emitted for every attempt to connect
   app.addHook('onClose', async function disconnect () {
     lost = true
     redis.disconnect()
   })
-  await redis.connect().catch(() => {}) // it tries again by itself
+  await redis.connect().catch(() => {}) // ioredis tries again by itself
   return redis
 }
 
-/** The token of a request that `auth` has found valid, as a digest, since others may read the keys in Redis. */
+/** A digest of the valid token of a request, because others may read the keys in Redis. */
 function tokenOf (request: FastifyRequest) {
   if (!request.server.hasRequestDecorator('bearerToken')) return
   const token = request.getDecorator<string | undefined>('bearerToken')

@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin'
 
-/** Tells browsers, on every route of its scope, to make nothing of an answer but what it is: JSON. */
+/** Adds the security headers of helmet, for JSON, to all routes of its scope. */
 export default fp(async function securityHeaders (app) {
   await app.register(import('@fastify/helmet'), {
     contentSecurityPolicy: { useDefaults: false, directives: { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] } }

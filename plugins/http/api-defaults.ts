@@ -8,7 +8,7 @@ import validation from './validation.js'
 
 const applied = Symbol('api defaults')
 
-/** Makes the routes of a scope read, validate and refuse requests in our way, whatever the host does with its own routes. */
+/** Body parsing, validation and errors for the routes of a scope, independent of what the host uses for its own routes. */
 const apiDefaults = fp(async function apiDefaults (app) {
   app.decorate(applied, true)
   app.register(operationIds)
@@ -18,7 +18,7 @@ const apiDefaults = fp(async function apiDefaults (app) {
   app.register(jsonBody)
 }, { fastify: '5.x', name: 'fastify-items-users/api-defaults' })
 
-/** Applies the defaults to a scope, unless a scope around it has them. */
+/** Applies the defaults to a scope, unless a parent scope has them. */
 export async function applyApiDefaults (app: FastifyInstance) {
   if (!app.hasDecorator(applied)) await app.register(apiDefaults)
 }

@@ -4,21 +4,21 @@ import { pathOf } from './paths.js'
 import { setHeaders } from './responses.js'
 import { hasId, type HasId, type NewRecord, type Store } from '../stores/store.js'
 
-/** The headers that a POST may have. */
+/** The headers of a POST. */
 export const CreationHeaders = Type.Object({
   'idempotency-key': Type.Optional(Type.String({
     pattern: '^[!-~]{1,255}$',
-    description: '1 to 255 visible ASCII characters that stand for this request; sent again within 24 hours, it is answered again and not done again'
+    description: '1 to 255 visible ASCII characters that identify the request; a retry with the same key within 24 hours creates nothing'
   }))
 })
 
-/** Who gives a record its id, as the document says it. */
+/** Who chooses the id of a record, for the OpenAPI document. */
 export const idSources = {
-  client: 'The client chooses the id, which need not be unique.',
-  server: 'The service gives the id, which is unique; one that is sent is ignored.'
+  client: 'The client chooses the id. It need not be unique.',
+  server: 'The service generates a unique id. An id in the body is ignored.'
 }
 
-/** Creates a record, once for all requests with the same idempotency key, and answers with it. */
+/** Creates a record and sends it. Requests with the same idempotency key create it once. */
 export async function create<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, record: NewRecord<T>, key?: string
 ) {

@@ -7,19 +7,19 @@ import fp from 'fastify-plugin'
 import { details, ErrorBody, Fault, InvalidRequest } from '../../schemas/errors.js'
 import { noCache } from './responses.js'
 
-/** How the errors of stores are answered. */
+/** Status and `detail` of the errors that stores throw. */
 const storeErrors: Record<string, { status: number, detail?: string }> = {
   ERR_STORE_UNAVAILABLE: { status: 503, detail: details[503] },
-  ERR_NO_ID_LEFT: { status: 503, detail: 'No id is left for another record' },
+  ERR_NO_ID_LEFT: { status: 503, detail: 'No more ids can be generated' },
   ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
   ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
   ERR_NOT_STORABLE: { status: 400 }
 }
 
-/** Errors that say something of the moment and not of the service: they are not logged for each request. */
+/** Errors that are not logged for each request: an outage is logged when it starts and when it ends. */
 const passingErrors = ['ERR_STORE_UNAVAILABLE', 'ERR_UNAVAILABLE']
 
-/** An error, with what Fastify and our stores put into it. */
+/** An error with the properties that Fastify and our stores add. */
 interface Thrown extends Error {
   code?: string
   statusCode?: number
@@ -29,7 +29,7 @@ interface Thrown extends Error {
   path?: string
 }
 
-/** Makes an error without a stack, which nobody reads, and which would take a tenth of the time to answer. */
+/** Creates an error class without stack traces, which would take 10 % of the time of a response and are not logged. */
 function stackless (code: string, message: string, status: number) {
   return createError(code, message, status, Error, false)
 }
@@ -51,21 +51,21 @@ export const unauthorized = (detail: string) => new UnauthorizedError(detail)
 
 export const unavailable = (detail: string) => new UnavailableError(detail)
 
-/** Hands on what was found, at once where it is at hand, or refuses. */
+/** Returns the record that was found, or throws a 404. */
 export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
   if (found instanceof Promise) return found.then(orNotFound)
   if (found === undefined) throw notFound()
   return found
 }
 
-/** Refuses a request for what is wrong in one part of it. */
+/** Creates a 400 error for the problems in one part of a request. */
 export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
   const reasons = faults.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`)
   const error = new InvalidRequestError(`Invalid ${part}: ${reasons.join(', ')}.`)
   return Object.assign(error, { faults: faults.map(fault => ({ in: part, ...fault })) })
 }
 
-/** The body that answers an error. It tells nothing of a failure inside the service. */
+/** The response body for an error. It contains no details of an internal error. */
 export function errorBody (error: Thrown, status: number): ErrorBody & { errors?: Fault[] } {
   const { code = '', message } = error
   const detail = storeErrors[code]?.detail
@@ -82,14 +82,14 @@ function asInvalid ({ code, path = '', message }: Thrown) {
 }
 
 /**
- * Answers every error as JSON with a `detail`. The body is sent as a plain object: an `Error` would be handed
- * on to the error handler of the surrounding app.
+ * Answers every error with JSON that has a `detail`. The body is sent as a plain object, because Fastify passes an
+ * `Error` on to the error handler of the parent scope.
  */
 export default fp(async function errors (app) {
   for (const schema of [ErrorBody, Fault, InvalidRequest]) app.addSchema(schema)
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
-    const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is no error was thrown: ${inspect(thrown)}`)
+    const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
     const { code = '', headers } = error
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
     if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
@@ -99,7 +99,7 @@ export default fp(async function errors (app) {
   })
 }, { fastify: '5.x', name: 'fastify-items-users/errors' })
 
-/** Sends the body of an error, with the headers that every error has unless they are set. */
+/** Sends the body of an error with the headers that every error response has. */
 export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: object) {
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
   reply.code(status).header('x-request-id', request.id)
@@ -107,21 +107,21 @@ export function sendError (request: FastifyRequest, reply: FastifyReply, status:
   return restOf(request.raw).then(() => { reply.send(body) })
 }
 
-/** Whether the response would close the connection while the client is still sending, so that the client may not read it. */
+/** Returns whether the response would close the connection while the client is sending, so that it might be lost. */
 function interruptsClient ({ raw, headers }: FastifyRequest, reply: FastifyReply) {
   const waitsForContinue = headers.expect !== undefined && raw.readableFlowing === null
   if (raw.complete || waitsForContinue) return false
   return reply.getHeader('connection') === 'close' || !reply.raw.shouldKeepAlive
 }
 
-/** Undoes that Fastify closes the connection when a body is refused: the rest of the body is read and dropped instead. */
+/** Keeps the connection open when a body is rejected. Fastify would close it; we read and discard the rest of the body. */
 function keepConnection (reply: FastifyReply) {
   if (reply.getHeader('connection') === 'close' && !reply.raw.hasHeader('connection')) {
     reply.header('connection', reply.raw.shouldKeepAlive ? 'keep-alive' : 'close')
   }
 }
 
-/** Waits for the end of a request, but not for long. */
+/** Waits up to five seconds for the end of a request. */
 async function restOf (request: IncomingMessage) {
   await finished(request.resume(), { signal: AbortSignal.timeout(5000) }).catch(() => {})
 }

@@ -5,7 +5,7 @@ import { failures, rateHeaders } from './responses.js'
 
 type Responses = Record<string, TSchema>
 
-/** Adds to the schemas of our routes what the guards around them can answer. A guard is known by its decorator. */
+/** Adds the responses of the guards in this scope to the schemas of its routes. A guard is detected by its decorator. */
 export default fp(async function guardResponses (app) {
   app.addHook('onRoute', function addGuardResponses (route) {
     const { response, ...schema } = route.schema as { response: Responses }

@@ -3,13 +3,13 @@ import fp from 'fastify-plugin'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { invalid } from './errors.js'
 
-const forbidden = 'must not have a key __proto__ or constructor.prototype'
+const forbidden = 'must not contain the key __proto__ or constructor.prototype'
 
-/** Reads every request body as JSON, whatever its content type says, or says not. */
+/** Parses every request body as JSON, whatever its content type is. */
 export default fp(async function jsonBody (app) {
   const parse = app.getDefaultJsonParser('error', 'error')
 
-  // Fastify refuses a malformed content type before any parser is asked.
+  // Fastify rejects a malformed content type before it calls a parser.
   app.addHook('onRoute', function readsBody (route) {
     if (route.method !== 'GET' && route.method !== 'HEAD') route.onRequest = [route.onRequest ?? [], readAsJson].flat()
   })

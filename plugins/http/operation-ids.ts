@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin'
 
-/** Adds the prefix of the scope to the names of its operations, unless it is `/api`, so that two prefixes have different names. */
+/** Adds the prefix of the scope to its operation ids, unless it is `/api`, so that they are unique with several prefixes. */
 export default fp(async function operationIds (app) {
   if (app.prefix === '' || app.prefix === '/api') return
   // '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'

@@ -6,13 +6,13 @@ import { pathOf, queryOf } from './paths.js'
 import { setHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
 
-/** Answers with a list: the whole collection or, where there is a limit, a page of it that links to the next one. */
+/** Sends the whole collection or, if there is a limit, a page with a link to the next one. */
 export function sendList<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: PageQuery
 ): MaybePromise<List> {
   setHeaders(request, reply)
   if (limit !== undefined) return sendPage(request, reply, store, limit, after)
-  if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required where there is after' }])
+  if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
   return bodyFor(request, store.list())
 }
 
@@ -28,7 +28,7 @@ async function sendPage<T extends HasId> (
   return bodyFor(request, list)
 }
 
-/** A position as clients see it: nothing that they would count with. */
+/** Encodes a position as an opaque cursor, so that clients do not calculate with it. */
 function cursorTo (position: number) {
   return Buffer.from(String(position)).toString('base64url')
 }
@@ -36,15 +36,15 @@ function cursorTo (position: number) {
 function positionAt (cursor: string) {
   const position = Number(Buffer.from(cursor, 'base64url').toString())
   if (Number.isSafeInteger(position) && position >= 0 && cursor === cursorTo(position)) return position
-  throw invalid('query', [{ path: '/after', message: 'must be from the link of a page' }])
+  throw invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }])
 }
 
-/** Hands on a body, or for a HEAD only what it is: a stream would be read to its end for nobody. */
+/** Returns the body. For HEAD, a stream is closed, because Fastify would read it to its end. */
 function bodyFor<T> ({ method }: FastifyRequest, body: MaybePromise<T>): MaybePromise<T> {
-  return method === 'HEAD' ? Promise.resolve(body).then(unread) : body
+  return method === 'HEAD' ? Promise.resolve(body).then(closed) : body
 }
 
-function unread<T> (body: T) {
+function closed<T> (body: T) {
   if (body instanceof Readable) body.destroy()
   return body
 }

@@ -3,10 +3,10 @@ import fp from 'fastify-plugin'
 import type { TSchema } from '@sinclair/typebox'
 import { invalid } from './errors.js'
 
-/** The parts of a request as Fastify's routes call them, and as our errors do. */
+/** The parts of a request: their names in Fastify's routes and in our errors. */
 const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
-/** How we validate. Our schemas are valid; to have Ajv check that would take a good part of the time to start. */
+/** Ajv options. Ajv does not check our schemas against the meta schema, because that makes the start slower. */
 export const ajvOptions = {
   allErrors: true,
   removeAdditional: 'all',
@@ -16,9 +16,8 @@ export const ajvOptions = {
 } as const
 
 /**
- * Validates the routes of this app by their schemas, strictly and in one way, whatever compilers, serialisers, Ajv
- * options and shared schemas the surrounding app has set for its own. Records reach a route as JSON already, encoded
- * by their schema; what is left are errors, ours or a hook's, to be sent as they are.
+ * Validates the routes of its scope with one strict Ajv, whatever compilers, Ajv options and shared schemas the host
+ * uses for its own routes. Stores return records as JSON, so only error bodies are left to serialize.
  */
 export default fp(async function validation (app) {
   const ajv = new Ajv({ ...ajvOptions, coerceTypes: false })
@@ -50,7 +49,7 @@ export default fp(async function validation (app) {
       const integers = names.filter(name => properties[name].type === 'integer')
       const isOptional = validate({})
       return data => {
-        // Most requests say nothing that a schema of options asks of them.
+        // Most requests have none of the optional parameters.
         if (isOptional && names.every(name => data[name] === undefined)) return true
         readIntegers(data, integers)
         return check(pick(data, names))
@@ -60,23 +59,25 @@ export default fp(async function validation (app) {
   })
 }, { fastify: '5.x', name: 'fastify-items-users/validation' })
 
-/** Says in plain words what a value must be. */
+const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', object: 'an object' }
+
+/** Describes what a value must be. */
 export function explain ({ keyword, params, parentSchema, message }: ErrorObject) {
   switch (keyword) {
     case 'required': return 'is required'
-    case 'type': return `must be ${/^[aio]/.test(params.type) ? 'an' : 'a'} ${params.type}`
+    case 'type': return `must be ${typeNames[params.type] ?? `a ${params.type}`}`
     case 'minimum': return `must be at least ${params.limit}`
     case 'maximum': return `must be at most ${params.limit}`
     case 'enum': return `must be one of ${params.allowedValues.join(', ')}`
     case 'minLength': return 'must not be empty'
     case 'dependencies': return `needs ${params.missingProperty}`
     case 'pattern':
-    case 'format': return `must be ${parentSchema?.description}`
+    case 'format': return `must be ${parentSchema?.expected ?? parentSchema?.description}`
     default: return String(message)
   }
 }
 
-/** Says where a fault is and what it is. Ajv places a missing value at its parent. */
+/** Returns the place of a problem and its message. Ajv reports a missing property at its parent. */
 function fault (error: ErrorObject) {
   const { keyword, instancePath, params } = error
   return {
@@ -85,7 +86,7 @@ function fault (error: ErrorObject) {
   }
 }
 
-/** A copy of what is named here: the rest is not ours to remove, since a header or a parameter may be for a hook. */
+/** Copies the named properties. The others stay in the request, because a hook of the host may need them. */
 function pick (data: Record<string, unknown>, names: string[]) {
   const picked: Record<string, unknown> = {}
   for (const name of names) picked[name] = data[name]
@@ -93,8 +94,8 @@ function pick (data: Record<string, unknown>, names: string[]) {
 }
 
 /**
- * Paths and queries hold text. Where their schema asks for an integer, this reads what is one in decimal digits
- * and leaves the rest for the validator to refuse. Too large to be a number is still an integer.
+ * Converts parameters to numbers if the schema requires an integer and they consist of decimal digits. The validator
+ * rejects all others. An integer beyond the largest number is still an integer.
  */
 function readIntegers (data: Record<string, unknown>, names: string[]) {
   for (const name of names) {

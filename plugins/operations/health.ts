@@ -7,21 +7,21 @@ import { errorResponses, setHeaders } from '../http/responses.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Has `/readyz` fail while this check does. */
+    /** Adds a check to `/readyz`, which answers 503 while the check throws. */
     addReadinessCheck (check: Check): void
-    /** Has `/readyz` fail from now on, since the app will close. */
+    /** Makes `/readyz` answer 503 from now on, because the app will close. */
     markNotReady (): void
   }
 }
 
 type Check = () => unknown
 
-/** A probe that succeeds is not worth a line, many times a minute. */
+/** Successful probes are not logged. */
 const logLevel = 'warn'
 
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
-/** Tells an orchestrator whether the process is up (`/livez`) and whether it can serve (`/readyz`). */
+/** Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). */
 export default fp(async function health (app) {
   const checks: Check[] = [isClosing]
   let closing = false
@@ -52,11 +52,11 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
     logLevel,
     schema: {
       operationId: 'isLive',
-      summary: 'Tell whether the process is up',
-      description: 'One that does not answer is to be started anew.',
+      summary: 'Liveness probe',
+      description: 'If it does not answer, the process should be restarted.',
       tags: ['health'],
       response: {
-        200: { ...Status, description: 'It is up' },
+        200: { ...Status, description: 'The process runs' },
         ...errorResponses()
       }
     }
@@ -69,11 +69,11 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
     logLevel,
     schema: {
       operationId: 'isReady',
-      summary: 'Tell whether the service can take requests',
-      description: 'It cannot while its database is lost, nor when it is about to end.',
+      summary: 'Readiness probe',
+      description: 'It answers 503 while the database is unavailable and during shutdown.',
       tags: ['health'],
       response: {
-        200: { ...Status, description: 'It can' },
+        200: { ...Status, description: 'The service can serve requests' },
         ...errorResponses()
       }
     }

@@ -4,24 +4,25 @@ import fp from 'fastify-plugin'
 import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
-/** The decorator `metrics`: what else is measured. */
+/** The decorator `metrics`. */
 export interface Metrics {
-  /** Returns the store with its calls measured. */
+  /** Returns a store that measures the calls of this store. */
   observeStore<T extends HasId> (collection: string, store: Store<T>): Store<T>
+  /** Adds the connection pools of a database. */
   observeConnections (look: NonNullable<Engine['connections']>): void
 }
 
 export interface MetricsOptions {
-  /** The port to serve `/metrics` on, for Prometheus; `0` for any that is free. */
+  /** Port for Prometheus metrics at `/metrics`; `0` for any free port. */
   port: number
-  /** The address to listen on. */
+  /** Address to listen on. Default: `127.0.0.1`. */
   host?: string
 }
 
-/** From a tenth of a millisecond to ten seconds. */
+/** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
-/** Measures the app and serves the figures on a port of their own, so that they are never public by accident. */
+/** Serves Prometheus metrics on their own port, so that they are not public by accident. */
 export default fp<MetricsOptions>(async function metrics (app, { port, host = '127.0.0.1' }) {
   const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
   const registry = new Registry()
@@ -30,14 +31,14 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
 
   const requests = new Histogram({
     name: 'http_request_duration_seconds',
-    help: 'How long requests took, by the route that served them',
+    help: 'Duration of requests',
     labelNames: ['method', 'route', 'status'],
     buckets,
     registers
   })
   const operations = new Histogram({
     name: 'store_operation_duration_seconds',
-    help: 'How long the stores took',
+    help: 'Duration of store operations',
     labelNames: ['collection', 'operation'],
     buckets,
     registers
@@ -49,12 +50,12 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
   })
 
   const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
-  gauge('store_records', 'How many records there are; in a database, an estimate beyond 10,000', ['collection'], async add => {
+  gauge('store_records', 'Number of records, estimated beyond 10,000 in a database', ['collection'], async add => {
     for (const { collection, size } of sizes) add({ collection }, await size())
   })
 
   const pools: NonNullable<Engine['connections']>[] = []
-  gauge('store_connections', 'How many connections to the database there are', ['purpose', 'state'], add => {
+  gauge('store_connections', 'Number of database connections', ['purpose', 'state'], add => {
     for (const [purpose, states] of pools.flatMap(look => Object.entries(look()))) {
       for (const [state, count] of Object.entries(states)) add({ purpose, state }, count)
     }
@@ -86,7 +87,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     server.closeAllConnections()
   })
 
-  /** Has a figure measured when it is asked for, once for all who ask meanwhile; one that cannot be had is left out. */
+  /** Adds a gauge that is measured by each scrape; concurrent scrapes share a measurement. If it fails, the gauge is left out. */
   function gauge (name: string, help: string, labelNames: string[], look: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
     let measuring: Promise<void> | undefined
     const figure = new Gauge({
@@ -108,7 +109,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
         values.length = 0
         app.log.warn({ err: error }, `${name} cannot be measured`)
       }
-      figure.reset() // and added up without a pause, so that no scrape sees a part of it
+      figure.reset() // no await from here on, so that no scrape sees a part of the values
       for (const { labels, value } of values) figure.inc(labels, value)
     }
   }

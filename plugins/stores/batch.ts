@@ -1,7 +1,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { StoreUnavailableError } from './store.js'
 
-/** What makes up one group at most: so many calls, or calls of so many bytes. */
+/** Maximum number of calls in a batch, and of bytes. */
 const batchCalls = 64
 const batchBytes = 1024 * 1024
 
@@ -13,8 +13,8 @@ interface Call<In, Out> {
 }
 
 /**
- * Has calls that come together done together. So many groups may be under way at once; the calls that arrive
- * meanwhile make up the next one. A call fails alone where its outcome is an error.
+ * Combines calls that arrive together into batches. At most `concurrency` batches are in progress; calls that arrive
+ * meanwhile are in the next one. If `work` returns an error for a call, only this call fails.
  */
 export function batch<In, Out> (
   work: (inputs: In[]) => Promise<(Out | Error)[]>,
@@ -29,7 +29,7 @@ export function batch<In, Out> (
     startSoon()
   })
 
-  /** Waits for the calls that the same turn of the event loop brings. */
+  /** Waits for other calls of the same turn of the event loop. */
   function startSoon () {
     if (due || idle === 0 || waiting.length === 0) return
     due = true
@@ -42,7 +42,7 @@ export function batch<In, Out> (
     const group = waiting.splice(0, nextSize())
     startSoon()
     try {
-      // In the async context of its first call, so that a trace shows the statement under a request that it serves.
+      // The batch runs in the async context of its first call, so that the statement appears in the trace of a request.
       const [{ context }] = group as [Call<In, Out>]
       const outcomes = await context.runInAsyncScope(work, undefined, group.map(({ input }) => input))
       for (const [n, { resolve, reject }] of group.entries()) {
@@ -51,7 +51,7 @@ export function batch<In, Out> (
         else resolve(outcome as Out)
       }
     } catch (error) {
-      // Those who wait have waited for this engine already; they would not fare better, only later.
+      // Calls that are waiting would fail too, only later.
       const failed = error instanceof StoreUnavailableError ? group.concat(waiting.splice(0)) : group
       for (const { reject } of failed) reject(error)
     }
@@ -59,7 +59,7 @@ export function batch<In, Out> (
     startSoon()
   }
 
-  /** How many of those who wait make up the next group; one that is too large makes one alone. */
+  /** The number of waiting calls in the next batch. A call that is too large has its own batch. */
   function nextSize () {
     let bytes = 0
     const last = waiting.findIndex(({ input }, n) => n === batchCalls || ((bytes += sizeOf(input)) > batchBytes && n > 0))

@@ -1,7 +1,7 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import { StartupError } from './store.js'
 
-/** How the values of a field are kept: as a type that JSON, JavaScript and SQL have in common, or else as JSON. */
+/** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
 
 export interface Field {
@@ -16,20 +16,20 @@ const jsonTypes = ['object', 'array', 'string', 'number', 'integer', 'boolean', 
 export function fieldsOf ({ properties, required = [] }: TObject): Field[] {
   return Object.entries(properties).map(([name, schema]) => {
     const foreign = foreignType(schema)
-    if (foreign) throw new StartupError(`The field ${name} cannot be stored: ${foreign} is not a type of JSON.`)
+    if (foreign) throw new StartupError(`The field ${name} cannot be stored: ${foreign} is not a JSON type.`)
     return { name, type: typeOf(schema), isOptional: !required.includes(name) }
   })
 }
 
 function typeOf ({ type, anyOf = [], nullable, minimum, maximum }: TSchema): FieldType {
-  if (nullable) return 'json' // so that null is not taken for an absent value
+  if (nullable) return 'json' // SQL null means that the field is absent
   if (type === 'number' || type === 'string' || type === 'boolean') return type
   if (type === 'integer') return minimum >= Number.MIN_SAFE_INTEGER && maximum <= Number.MAX_SAFE_INTEGER ? type : 'number'
   const [common = 'json', ...others] = new Set<FieldType>(anyOf.map(typeOf))
   return others.length === 0 ? common : 'json'
 }
 
-/** The first type in a schema, or in what is nested in it, that JSON does not have. */
+/** The first type in a schema, also in nested ones, that JSON does not have. */
 function foreignType (schema: TSchema): string | undefined {
   const { type = [], properties = {}, patternProperties = {}, additionalProperties, items, anyOf, allOf } = schema
   const foreign = [type].flat().find(name => !jsonTypes.includes(name))

@@ -1,34 +1,34 @@
 import { createHash } from 'node:crypto'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, type HasId, type Store } from './store.js'
 
-/** How long a key stands for the request that came with it first, in milliseconds. */
+/** How long a key is valid, in milliseconds. */
 const lifetime = 24 * 60 * 60 * 1000
-/** How many keys are kept in memory; when there are more, the oldest are forgotten before their time. */
+/** Maximum number of keys in memory. When there are more, the oldest are removed. */
 const mostInMemory = 20_000
 
-/** What a key stands for: the record that was asked for, in short, and the id that it has. */
+/** The first use of a key: a digest of the record, and the id of the record. */
 export interface KeyUse {
   digest: string
   id: number
 }
 
-/** Stands for a text, such as the JSON of a record, and tells nothing of it. */
+/** The SHA-256 digest of a text. */
 export function digestOf (text: string) {
   return createHash('sha256').update(text).digest('base64url')
 }
 
-/** The moment before which a key is forgotten. */
+/** Keys that were used before this time are expired. */
 export function expiredBefore () {
   return Date.now() - lifetime
 }
 
-/** The id that a key has given already, if any; but not to another record. */
+/** The id of the record that a key has created, if any. Throws if that record was different. */
 export function previousId (use: KeyUse | undefined, digest: string) {
   if (use && use.digest !== digest) throw new IdempotencyKeyReusedError()
   return use?.id
 }
 
-/** Fails a call with a key while another call with it is under way. */
+/** Rejects a call with a key while another call with the same key is in progress. */
 export function oneCallPerKey<T extends HasId> (append: Store<T>['append']): Store<T>['append'] {
   const inUse = new Set<string>()
 
@@ -47,7 +47,7 @@ export function oneCallPerKey<T extends HasId> (append: Store<T>['append']): Sto
   }
 }
 
-/** The keys of a collection in memory. */
+/** The idempotency keys of a collection in memory. */
 export function memoryKeys () {
   const uses = new Map<string, KeyUse & { at: number }>()
 
@@ -58,7 +58,7 @@ export function memoryKeys () {
     },
 
     set (key: string, use: KeyUse) {
-      uses.delete(key) // so that it is the newest
+      uses.delete(key) // a Map keeps the order of insertion
       uses.set(key, { ...use, at: Date.now() })
       for (const [oldest] of uses) {
         if (uses.size <= mostInMemory) break

@@ -1,7 +1,7 @@
-/** V8 throws when a Map needs more than 2^24 slots. Half as many entries always fit: V8 reuses the slots of deleted ones. */
+/** V8 throws if a Map needs more than 2^24 slots. Half as many entries always fit, because deleted entries use slots too. */
 const maxEntries = 2 ** 23
 
-/** Maps numbers to numbers, as many as memory holds: when a Map is full, another one is added. */
+/** A map from numbers to numbers without V8's limit on entries: when a Map is full, another one is added. */
 export function largeMap (entriesPerMap = maxEntries) {
   const maps = [new Map<number, number>()]
 

@@ -4,12 +4,12 @@ import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
 import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
-/** Keeps a collection in memory. No method but `list` takes longer as it grows, duplicates included. */
+/** Creates a store in memory. Only `list` takes longer as the collection grows. */
 export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
   const encode = encoderOf(schema)
   const records = segmentedJson()
   const keys = memoryKeys()
-  // Positions of records: the first with an id and, where there are more, each one's next and the last.
+  // Positions of records: the first record with an id, the next record with the same id, and the last one.
   const firstById = largeMap()
   const nextAfter = largeMap()
   const lastById = largeMap()

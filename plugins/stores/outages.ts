@@ -1,6 +1,6 @@
 import type { MaybePromise } from './store.js'
 
-/** How often an engine that failed is checked, in milliseconds. */
+/** How often an unavailable engine is checked, in milliseconds. */
 const interval = 1000
 
 interface Log {
@@ -14,7 +14,7 @@ export function logOutages (log: Log) {
   let hasFailed = false
 
   return {
-    /** Notes a failure, and checks the engine until a check succeeds and nothing has failed since the one before. */
+    /** Records a failure and checks the engine until it works and nothing has failed since the previous check. */
     failed (cause: unknown, check: () => MaybePromise<void>) {
       hasFailed = true
       if (timer) return

@@ -7,15 +7,15 @@ import {
 } from './store.js'
 import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
 
-/** An integer comes as text, since it might be too large for a number; ours are not. */
+/** pg returns a bigint as text. Our values are safe integers, so they become numbers. */
 const types = {
   getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid)
 }
 
-/** Keeps collections in PostgreSQL, where many instances of the service can share them. */
+/** Connects to PostgreSQL. Any number of instances can share a database. */
 export async function postgres (url: string, { timeout, poolSize, onUnavailable }: EngineOptions): Promise<Engine> {
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
-  // The server ends a statement that takes too long; where the server itself hangs, the client does.
+  // The server cancels a statement that takes too long. If the server hangs, the client gives up.
   const limits = {
     ...login,
     statement_timeout: timeout,
@@ -23,10 +23,10 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     idle_in_transaction_session_timeout: timeout * stalledListTimeouts * 2
   }
   const queries = new pg.Pool({ ...limits, max: Math.ceil(poolSize / 2) })
-  // A list keeps its connection for as long as its reader likes, so lists do not get all of them.
+  // A long list holds its connection while the client reads, so lists have their own pool.
   const lists = new pg.Pool({ ...limits, max: Math.max(1, Math.floor(poolSize / 2)) })
   for (const pool of [queries, lists]) {
-    // Who uses a connection learns of its loss by the query; when nobody does, the pool replaces it.
+    // A lost connection fails its query. If it is idle, the pool replaces it.
     pool.on('error', () => {})
     pool.on('connect', client => client.on('error', () => {}))
   }
@@ -42,7 +42,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       name: `insert ${table}`,
       text: `insert into ${table} (${columns}) select ${columns} from ${given} order by position`
     }
-    // Numbering takes turns by the lock of the counter, which goes back where the transaction does.
+    // The row lock on the counter serializes inserts with generated ids.
     const insertNumbered = {
       name: `number ${table}`,
       text: `
@@ -64,7 +64,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 
     await inTransaction(async function createOrUpgrade (client) {
       const query = async (sql: string) => (await client.query(sql)).rows
-      await query(`select ${lock('migrations')}`) // instances that start together take turns
+      await query(`select ${lock('migrations')}`) // instances that start at the same time wait for each other
       const created = await migrate(query, collection, [
         `create table ${table} (position bigint generated always as identity primary key, ${definition})`,
         `create index on ${table} (id, position)`
@@ -93,7 +93,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     }, { concurrency: 2 })
 
     const deleteFirst = batch(async function deleteAll (ids: number[]) {
-      // Two statements that are one transaction: the second sees what those did who had the lock before.
+      // Two statements in one transaction: the second one sees the changes of previous holders of the lock.
       const results = await query(`
         select ${lock(collection.name)};
         with _asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id),
@@ -144,7 +144,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       return page ?? longPage(await openSnapshot(), timeout * stalledListTimeouts, limit, after)
     }
 
-    /** Inserts records together; where one is refused, it finds out which. */
+    /** Inserts records in one statement. If one of them is rejected, it splits the batch to find out which. */
     function inserterOf (statement: { name: string, text: string }) {
       return batch(async function insertAll (records: NewRecord<T>[]): Promise<(string | Error)[]> {
         try {
@@ -162,13 +162,13 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       }, { sizeOf })
     }
 
-    /** A record with its id: the one that it came with, or the one that was generated. */
+    /** The record with its own id, or with the generated one. */
     function withId (record: NewRecord<T>, generated?: HasId) {
       if (hasId(record)) return record
       return generated ? { ...record, ...generated } : new NoIdLeftError()
     }
 
-    /** Has the lock of a key for as long as its transaction takes; who finds it locked learns that it is being used. */
+    /** Inserts a record while its transaction holds the lock of the key. If the key is locked, the call fails. */
     async function insertOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
       const record = await answer(withConnection(async client => {
@@ -207,13 +207,13 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       return types.map((_, n) => rows.map(row => row[n]))
     }
 
-    /** Reads in a transaction, which sees the collection as of now. */
+    /** Starts a read transaction. It sees the collection as of now. */
     async function openSnapshot (): Promise<Snapshot> {
-      // It has a time-out of its own; a connection that came after ours would be lost.
+      // The pool has its own timeout. With a second one, a connection that arrives later would be lost.
       const client = await lists.connect().catch(error => { throw failure(error) })
       const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
       try {
-        // The transaction sees what is there when it first looks.
+        // The first statement determines what the transaction sees.
         await answer(client.query('begin isolation level repeatable read read only; select 1'))
       } catch (error) {
         free()
@@ -245,7 +245,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     return answer(run(config))
   }
 
-  /** As the query of the pool, but that a connection is kept where only the statement failed. */
+  /** Runs a query on a pooled connection. The connection is kept if only the statement failed. */
   async function run (config: string | pg.QueryConfig) {
     const client = await queries.connect()
     try {
@@ -258,7 +258,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     }
   }
 
-  /** Has a connection to itself for what takes several statements. Where that fails, so does its transaction. */
+  /** Runs several statements on one connection. If they fail, the connection is closed. */
   async function withConnection<R> (work: (client: pg.PoolClient) => Promise<R>) {
     const client = await queries.connect()
     try {
@@ -271,25 +271,25 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     }
   }
 
-  /** Waits for an answer, not longer than the time-out, and says what went wrong. */
+  /** Waits for a result, not longer than the timeout, and converts errors. */
   async function answer<R> (pending: Promise<R>) {
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => reject(new Error('The database takes too long')), timeout)
+      timer = setTimeout(() => reject(new Error(`The database did not answer within ${timeout} ms (DATABASE_TIMEOUT)`)), timeout)
     })
     return Promise.race([pending, late])
       .catch(error => { throw failure(error) })
       .finally(() => clearTimeout(timer))
   }
 
-  /** An outage may pass. A refusal, a fault in a statement or one inside the server will not. */
+  /** Converts errors that may be temporary. Rejected data, invalid statements and internal errors of the server are not. */
   function failure (error: unknown) {
     if (isRefusal(error) || error instanceof NotStorableError || /^(42|XX)/.test(codeOf(error))) return error
     onUnavailable?.(error)
     return new StoreUnavailableError(error)
   }
 
-  /** Has a connection of its own, without limits: to migrate may take long. */
+  /** Uses its own connection without timeouts, because an upgrade can take long. */
   async function inTransaction (work: (client: pg.Client) => Promise<void>) {
     const client = new pg.Client(login)
     client.on('error', () => {})
@@ -304,7 +304,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
   }
 }
 
-/** Waits until no other transaction has the lock of this name. */
+/** An expression that waits for an advisory lock. The lock is held until the end of the transaction. */
 function lock (name: string) {
   return `pg_advisory_xact_lock(hashtext('fastify-items-users'), hashtext('${name}'))`
 }
@@ -314,10 +314,10 @@ function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {
 }
 
 function refused () {
-  return new NotStorableError('', 'is refused by the database')
+  return new NotStorableError('', 'is rejected by the database')
 }
 
-/** Whether data is refused: for what it is, by a constraint, a view or a trigger, or for its size. */
+/** Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. */
 function isRefusal (error: unknown) {
   return /^(22|23|44|54|P0)/.test(codeOf(error))
 }

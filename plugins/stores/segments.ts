@@ -2,41 +2,41 @@ import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { List, Page } from './store.js'
 
-/** How many bytes a segment is made for; a record that is larger has one to itself. */
+/** Size of a segment in bytes. A larger record has its own segment. */
 const segmentSize = 64 * 1024
-/** The largest list that is given in one piece. */
+/** The largest list that is sent in one piece, in bytes. */
 const wholeSize = 1024 * 1024
 
 const opening = Buffer.from('[')
 const comma = ','.charCodeAt(0)
 const closing = Buffer.from(']')
 
-/** Records as JSON, each behind a comma. */
+/** Records as JSON, each after a comma. */
 interface Segment {
   bytes: Buffer
   /** The position of each record. */
   positions: number[]
-  /** Where each record ends, which is where the next one begins. */
+  /** The offset at which each record ends. */
   ends: number[]
-  /** Whether a list that is being read may contain these bytes. */
+  /** Whether a list that is being sent may contain these bytes. */
   isShared: boolean
 }
 
 /**
- * Keeps the JSON of records as the bytes that a list of them consists of. A long list shares these bytes while it is
- * read: adding a record writes behind what the list contains, and removing one replaces the bytes. A position does not
- * depend on the segment that its record is in, so segments that have become small can be merged.
+ * Stores records as the bytes of a JSON list, in segments. A long list uses these bytes while it is sent: a new record is
+ * written after them, and removing a record replaces them. Positions do not depend on segments, so that small segments
+ * can be merged.
  */
 export function segmentedJson () {
   const segments: Segment[] = []
-  /** The position at which each segment began. */
+  /** The first position of each segment. */
   const firsts: number[] = []
   let lastPosition = 0
   let whole: string | Buffer | undefined
 
   return { add, at, remove, list, page }
 
-  /** Adds a record at the end and gives its position, by which it is known from then on. */
+  /** Adds a record at the end and returns its position. */
   function add (json: string) {
     const size = 1 + Buffer.byteLength(json)
     const { bytes, positions, ends } = segmentFor(size)
@@ -49,7 +49,7 @@ export function segmentedJson () {
     return lastPosition
   }
 
-  /** The last segment or, where it has not enough room, a new one. */
+  /** Returns the last segment, or a new one if the last has not enough room. */
   function segmentFor (size: number) {
     const last = segments.at(-1)
     const room = last ? last.bytes.length - filled(last) : 0
@@ -75,7 +75,7 @@ export function segmentedJson () {
     whole = undefined
   }
 
-  /** Merges a segment with the next one where both are small; but not with the last one, to which records are added. */
+  /** Merges a segment with the next one if both are small. The last one is not merged, because records are added to it. */
   function mergeSmall (index: number) {
     const [one, next] = [segments[index], segments[index + 1]]
     if (!one || !next || index + 2 === segments.length || filled(one) + filled(next) > segmentSize / 2) return
@@ -87,7 +87,7 @@ export function segmentedJson () {
     firsts.splice(index + by.length, count - by.length)
   }
 
-  /** Every record as of now. Between two changes, a list is made once. */
+  /** Returns all records as of now. Between two changes, the list is built once. */
   function list () {
     if (whole !== undefined) return whole
     const list = joined(segments.map(filledBytes))
@@ -96,7 +96,7 @@ export function segmentedJson () {
     return list
   }
 
-  /** So many of the records behind this position. */
+  /** Returns at most `limit` records after this position. */
   function page (limit: number, after: number): Page {
     const records: Buffer[] = []
     let last = after
@@ -133,13 +133,13 @@ export function segmentedJson () {
     return { index, segment, place }
   }
 
-  /** The index of the segment in which a position is, if any is. */
+  /** The index of the segment that contains a position. */
   function indexOf (position: number) {
     return firstFrom(firsts, position + 1) - 1
   }
 }
 
-/** The index of the first of these ascending numbers that is not less than this one. */
+/** The index of the first of these ascending numbers that is not less than `least`. */
 function firstFrom (numbers: number[], least: number) {
   let from = 0
   let to = numbers.length
@@ -151,7 +151,7 @@ function firstFrom (numbers: number[], least: number) {
   return from
 }
 
-/** Where the record at a place begins. */
+/** The offset at which a record begins. */
 function beginning (ends: number[], place: number) {
   return place === 0 ? 0 : Number(ends[place - 1])
 }
@@ -164,7 +164,7 @@ function filledBytes (segment: Segment) {
   return segment.bytes.subarray(0, filled(segment))
 }
 
-/** Cuts a record out of a segment: in place, unless a list shares the bytes or more than half of them are unused then. */
+/** Removes a record from a segment. The bytes are copied if a list uses them, or if more than half would be unused. */
 function cut (segment: Segment, place: number, keepsRoom: boolean) {
   const { bytes, positions, ends, isShared } = segment
   const start = beginning(ends, place)
@@ -182,7 +182,7 @@ function cut (segment: Segment, place: number, keepsRoom: boolean) {
   for (let n = place; n < ends.length; n++) ends[n] = Number(ends[n]) - size
 }
 
-/** The records of these segments in a segment that has no more room than they need. */
+/** Copies the records of these segments into one segment without unused bytes. */
 function merged (segments: Segment[]): Segment {
   const bytes = Buffer.allocUnsafeSlow(segments.reduce((size, segment) => size + filled(segment), 0))
   const ends: number[] = []
@@ -195,7 +195,7 @@ function merged (segments: Segment[]): Segment {
   return { bytes, positions: segments.flatMap(({ positions }) => positions), ends, isShared: false }
 }
 
-/** A list of records that stand behind commas: in one piece or, where that is much, piece by piece. */
+/** Builds a JSON list from records after commas: in one piece, or as a stream if it is long. */
 function joined (records: Buffer[]): List {
   const pieces = [opening, ...records.slice(0, 1).map(first => first.subarray(1)), ...records.slice(1), closing]
   const size = pieces.reduce((sum, { length }) => sum + length, 0)
@@ -205,7 +205,7 @@ function joined (records: Buffer[]): List {
   return size > 4096 ? bytes : bytes.toString()
 }
 
-/** Gives one piece a turn of the event loop: a client that reads as fast as we write would keep all others waiting. */
+/** Yields one piece per turn of the event loop, so that a client that reads fast does not block the others. */
 async function * inTurn (pieces: Buffer[]) {
   for (const piece of pieces) {
     yield piece

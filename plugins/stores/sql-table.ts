@@ -3,38 +3,38 @@ import { encoderOf } from './encode.js'
 import { fieldsOf, type FieldType } from './fields.js'
 import { StartupError, NotStorableError, type Collection, type MaybePromise, type HasId, type Page } from './store.js'
 
-/** The column types that both databases know. JSON is kept as text, which comes back as it was. */
+/** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
 const columnTypes: Record<FieldType, string> = {
   integer: 'bigint', number: 'double precision', string: 'text', boolean: 'boolean', json: 'text'
 }
 
-/** How many records are read at once of a short list, and of a long one: as many as take no more than these bytes. */
+/** Number of records that are read at once: of a short list, and of a long one, where a piece has at most so many bytes. */
 const shortSize = 1000
 const pieceSizes = [500, 20, 1]
 const pieceBytes = 1024 * 1024
 
-/** How many records are counted at most. Of more there is an estimate, by this many samples of so many positions. */
+/** Up to this number, records are counted. Beyond, the number is estimated from samples of positions. */
 const maxCounted = 10_000
 const samples = 50
 const sampleSize = maxCounted / samples
 
-/** The values of a record in the order of its fields, and in the end its position. */
+/** The values of a record in the order of its fields, then its position. */
 export type Row = unknown[]
 
-/** Selects a piece of a list: the position to begin after, and the most records that it may have. */
+/** Selects at most `limit` records after a position. */
 type SelectPiece = (after: number, limit: number) => MaybePromise<Row[]>
 
-/** Selects the positions of two records: so many places further, and the one behind it. */
+/** Selects the positions of two records: the one that is so many places after a position, and the next one. */
 type SelectEnd = (after: number, places: number) => MaybePromise<Row[]>
 
-/** What a long list reads from, until it is freed. */
+/** A consistent view of a collection from which a long list is read. `free` closes it. */
 export interface Snapshot {
   select: SelectPiece
   selectEnd: SelectEnd
   free (): void
 }
 
-/** How a collection is kept in a table: a column for each field, where null means absent, and one for the position. */
+/** The table of a collection: a column for each field, in which null means absent, and one for the position. */
 export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
   const encode = encoderOf(schema)
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
@@ -42,7 +42,7 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
   const columns = fields.map(({ column }) => column).join(', ')
   const table = quoted(name)
   if (fields.some(({ name }) => name === 'position')) {
-    throw new StartupError('The field position cannot be stored: the table has a column of that name for the order.')
+    throw new StartupError('The field position cannot be stored: the table has a column with this name for the order.')
   }
 
   return {
@@ -54,20 +54,20 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     valuesOf,
     encodeRow,
 
-    /** How many bytes the texts of a record take, roughly. */
+    /** The approximate size of the texts of a record, in bytes. */
     sizeOf: (record: object) => valuesOf(record).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
 
-    /** Refuses what neither database can keep. */
+    /** Rejects text that the databases cannot store. */
     checkText (record: object) {
       for (const { name, type } of fields) {
         const value: unknown = Reflect.get(record, name)
         if (type !== 'string' || typeof value !== 'string') continue
-        if (value.includes('\0')) throw new NotStorableError(`/${name}`, 'must not contain the character NUL, which the database cannot keep')
+        if (value.includes('\0')) throw new NotStorableError(`/${name}`, 'must not contain the character NUL, which the database cannot store')
         if (!value.isWellFormed()) throw new NotStorableError(`/${name}`, 'must be well-formed Unicode text')
       }
     },
 
-    /** Selects a piece, or nothing where its texts are too large to be read at once. */
+    /** Selects a piece of a list, or nothing if its texts are too large to be read at once. */
     pieceSelection (after: string, limit: string) {
       const next = `from ${table} where position > ${after}`
       const texts = fields.filter(({ columnType }) => columnType === 'text')
@@ -83,9 +83,9 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     },
 
     /**
-     * Selects how many records there are: the exact number up to a limit. Beyond, it is the number of positions from the
-     * first to the last, times the share of them that have a record in samples that are spread evenly. (A name without
-     * an underscore could be the name of a collection.)
+     * Selects the number of records: exact up to a limit; beyond, the number of positions from the first to the last, times
+     * the share of them that have a record in evenly spread samples. (Names start with an underscore because a collection
+     * could have a name without one.)
      */
     sizeSelection: `
       with recursive _samples (n) as (select 0 union all select n + 1 from _samples where n < ${samples - 1}),
@@ -98,7 +98,7 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
       select case when size <= ${maxCounted} then size else (select size from _estimate) end
       from (select count(*) as size from (select 1 from ${table} limit ${maxCounted + 1}) as t) as counted`,
 
-    /** A page, where it is short enough to be read at once. */
+    /** Returns a page if it is short enough to be read at once. */
     async shortPage (select: SelectPiece, limit: number, after: number): Promise<Page | undefined> {
       const size = Math.min(limit, shortSize)
       const rows = await select(after, size + 1)
@@ -110,8 +110,8 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     },
 
     /**
-     * A page that is read piece by piece, as its reader takes it. When it ends, when its reader is gone, or when it has
-     * waited too long for its reader, what it holds is freed.
+     * Returns a page as a stream that reads one piece at a time. The snapshot is freed when the stream ends, when the client
+     * disconnects, or when the client has not read anything for too long.
      */
     async longPage (snapshot: Snapshot, stallTimeout: number, limit: number, after: number): Promise<Page> {
       let position = after
@@ -139,13 +139,13 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
           done(error)
         }
       })
-      // Who does not listen to the list, as none does who never reads it, does not want to hear that it is given up.
+      // Without a listener, the error of a stream that nobody reads would end the process.
       list.on('error', () => {})
       let stalled = giveUpLater()
       return { list, next: limit === Infinity ? undefined : await nextOf() }
 
       function giveUpLater () {
-        return setTimeout(() => list.destroy(new Error('The reader of a list has stalled')), stallTimeout).unref()
+        return setTimeout(() => list.destroy(new Error('The client does not read the list')), stallTimeout).unref()
       }
 
       async function nextOf () {
@@ -187,7 +187,7 @@ function quoted (name: string) {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/** The value of a field as its column holds it. A boolean is a number, since libsql ends the process on a boolean. */
+/** Converts the value of a field for its column. A boolean becomes a number, because libsql aborts the process on a boolean. */
 function toColumn (value: unknown, type: FieldType) {
   if (value === undefined) return null
   if (type === 'json') return JSON.stringify(value)
@@ -200,7 +200,7 @@ function fromColumn (value: unknown, type: FieldType): unknown {
   return type === 'boolean' ? Boolean(value) : value
 }
 
-/** What stands beside the collections in a database: the keys that requests came with. */
+/** The table of the idempotency keys. */
 export const idempotencyTable: Pick<Collection<HasId>, 'name'> & { creation: string[] } = {
   name: 'idempotency_keys',
   creation: [
@@ -211,7 +211,7 @@ export const idempotencyTable: Pick<Collection<HasId>, 'name'> & { creation: str
   ]
 }
 
-/** The last id that was generated for each collection. */
+/** The table of the last generated ids. */
 export const lastIdsTable: typeof idempotencyTable = {
   name: 'last_ids',
   creation: ['create table last_ids (collection text primary key, id bigint not null)']
@@ -222,10 +222,7 @@ function positionOf (rows: (Row | undefined)[]) {
   return Number(rows.at(-1)?.at(-1))
 }
 
-/**
- * Creates the table of a collection, or brings it to its newest version, and tells whether it was created. It asks
- * for a transaction that keeps all others out.
- */
+/** Creates or upgrades a table and returns whether it was created. It needs a transaction that excludes others. */
 export async function migrate (
   query: (sql: string) => MaybePromise<{ version?: number }[]>,
   { name, upgrades = [] }: Pick<Collection<HasId>, 'name' | 'upgrades'>,
@@ -241,7 +238,7 @@ export async function migrate (
   }
   const version = Number(row.version)
   if (version > newest) {
-    throw new StartupError(`The collection ${name} is at version ${version}, made by a newer release; this one knows it up to ${newest}.`)
+    throw new StartupError(`The table ${name} in DATABASE_URL has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
   }
   for (const sql of upgrades.slice(version - 1)) await query(sql)
   await query(`update collections set version = ${newest} where name = '${name}'`)

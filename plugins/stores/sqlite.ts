@@ -13,18 +13,18 @@ import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type R
 
 interface Write {
   run (): unknown
-  /** How many bytes it brings, roughly. */
+  /** Its approximate size in bytes. */
   size: number
 }
 
-/** How many lists may be read at once, each by a connection of its own. */
+/** Maximum number of long lists that are read at once. Each has its own connection. */
 const maxReaders = 64
 
-/** Keeps collections in a file. Writes that come together share one transaction, which is on disk when they are answered. */
+/** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
 export async function sqlite (name: string, { timeout, onUnavailable }: EngineOptions): Promise<Engine> {
-  const path = resolve(name) // so that it is a file, where libsql would take it for something else
+  const path = resolve(name) // libsql would interpret some relative names as something other than a file
   await mkdir(dirname(path), { recursive: true })
-  await (await open(path, 'a')).close() // tells why it cannot be written, where SQLite gives a number
+  await (await open(path, 'a')).close() // fails with a clearer message than SQLite does
   const database = new Database(path, { timeout: 10 })
   await retryWhileBusy(() => database.exec('pragma journal_mode = wal'))
   database.exec('pragma synchronous = full')
@@ -34,7 +34,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   let readers = 0
   let turn = Promise.resolve()
 
-  /** Does these writes in one transaction, in their order. */
+  /** Executes writes in one transaction, in order. */
   const write = batch(async function writeAll (writes: Write[]) {
     return inTransaction(() => writes.map(attempt)).catch(error => { throw failure(error) })
   }, { sizeOf: ({ size }) => size })
@@ -131,17 +131,17 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       return page ?? longPage(reading(openSnapshot), timeout * stalledListTimeouts, limit, after)
     }
 
-    /** Reads from a connection of its own, in a transaction, which sees the collection as of now. */
+    /** Starts a read transaction on another connection. It sees the collection as of now. */
     function openSnapshot (): Snapshot {
       const reader = idleReaders.at(-1) ?? newReader()
       if (!reader.inTransaction) reader.exec('begin')
-      reader.prepare(`select 1 from ${table} limit 1`).get() // the transaction sees what is there when it first looks
+      reader.prepare(`select 1 from ${table} limit 1`).get() // the first read determines what the transaction sees
       const nextPiece = reader.prepare(pieces).raw()
       let free = false
-      idleReaders.pop() // only now, so that one that could not begin is not lost
+      idleReaders.pop() // only after the transaction has started, so that a failure does not lose the connection
       return {
         async select (...piece) {
-          // One piece of all the lists a turn of the event loop, so that other requests get theirs.
+          // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
           await (turn = turn.then(() => nextTurn()))
           return free ? [] : nextPiece.all(piece) as Row[]
         },
@@ -155,9 +155,9 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
   }
 
-  /** A connection is closed only when its statements are collected, so those of readers are kept for the next ones. */
+  /** Opens a connection for a list. Connections are reused, because libsql closes one only when its statements are collected. */
   function newReader () {
-    if (readers === maxReaders) throw new StoreUnavailableError(new Error('Too many lists are being read'))
+    if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
     check()
     const reader = new Database(path, { timeout: 10 })
     readers++
@@ -166,9 +166,9 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     return reader
   }
 
-  /** A file that is removed or replaced can still be written to, for nothing. */
+  /** Throws if the file was removed or replaced: writes to the open file would succeed and be lost. */
   function check () {
-    if (statSync(path, { throwIfNoEntry: false })?.ino !== ino) throw new StoreUnavailableError(new Error('The file is not there any more'))
+    if (statSync(path, { throwIfNoEntry: false })?.ino !== ino) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
   }
 
   async function inTransaction<T> (work: () => T) {
@@ -184,14 +184,14 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
   }
 
-  /** Does one write of several: what cannot be stored fails alone, anything else fails them all. */
+  /** Executes one write of a transaction. If the record cannot be stored, only this write fails; other errors fail all. */
   function attempt ({ run }: Write) {
     try {
       return run()
     } catch (error) {
       if (error instanceof IdempotencyKeyReusedError || error instanceof NoIdLeftError) return error
       if (!database.inTransaction || !/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) throw error
-      return new NotStorableError('', 'is refused by the database')
+      return new NotStorableError('', 'is rejected by the database')
     }
   }
 
@@ -200,7 +200,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   }
 
   function close () {
-    database.exec('pragma wal_checkpoint(truncate)') // so that the file is all there is
+    database.exec('pragma wal_checkpoint(truncate)') // moves everything from the WAL to the file
     for (const connection of [database, ...idleReaders]) connection.close()
   }
 
@@ -212,14 +212,14 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
   }
 
-  /** An outage may pass, such as a disk that is full. */
+  /** Converts errors that may be temporary, such as a full disk. */
   function failure (error: unknown) {
     const isOutage = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|READONLY|CANTOPEN|NOMEM|PROTOCOL)/.test(codeOf(error))
     if (isOutage || error instanceof StoreUnavailableError) onUnavailable?.(error)
     return isOutage ? new StoreUnavailableError(error) : error
   }
 
-  /** Another process may be writing; this one goes on meanwhile. */
+  /** Retries while another process writes. */
   async function retryWhileBusy (action: () => void) {
     const deadline = Date.now() + timeout
     for (;;) {

@@ -8,7 +8,7 @@ const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 onEveryEngine((t, address) => {
   const build = (t: Test, env?: NodeJS.ProcessEnv) => helper.build(t, { DATABASE_URL: address(), ...env })
 
-  t.test('with everything on, everything holds at once', async t => {
+  t.test('all features work together', async t => {
     const app = build(t, { ...helper.everything, METRICS_PORT: '0' })
     const origin = 'https://example.com'
     const headers = { origin, 'idempotency-key': 'a', ...bearer('one') }
@@ -32,7 +32,7 @@ onEveryEngine((t, address) => {
   })
 })
 
-test('pages of an allowed origin may use the service and read its headers', async t => {
+test('pages of an allowed origin can use the API and read its headers', async t => {
   const preflight = (app: FastifyInstance, url: string, origin: string): Promise<{ statusCode: number, body: string, headers: Record<string, unknown> }> => app.inject({
     method: 'OPTIONS',
     url,
@@ -72,7 +72,7 @@ test('pages of an allowed origin may use the service and read its headers', asyn
   t.equal((await none.inject({ url: '/api/items', headers: { origin: 'https://a.example' } })).headers['access-control-allow-origin'], undefined)
 })
 
-test('the headers of helmet are on the API, and the pages keep their own policy', async t => {
+test('SECURITY_HEADERS adds the headers of helmet to the API, and the documentation pages keep their own policy', async t => {
   const app = helper.build(t, { SECURITY_HEADERS: 'true' })
   for (const url of ['/api/items', '/api/items/9', '/api/nope']) {
     const { headers } = await app.inject(url)

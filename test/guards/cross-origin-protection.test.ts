@@ -41,7 +41,7 @@ const table: [site: string | undefined, origin: string | undefined, served: [uns
   ['', allowed, [false, true, true]]
 ]
 
-test('browsers may change data only from the origin of the service and from those in CORS_ORIGIN', async t => {
+test('browsers can change data only from the origin of the service and the origins in CORS_ORIGIN', async t => {
   for (const [n, CORS_ORIGIN] of [undefined, `http://other.example,${allowed}`, '*'].entries()) {
     const app = build(t, { ...CORS_ORIGIN && { CORS_ORIGIN } })
     const { socket, send } = connection(await app.listen({ port: 0, host: '127.0.0.1' }))
@@ -74,14 +74,14 @@ test('a cross-origin request is rejected before its token is checked and before 
   t.equal((await app.inject('/api/items')).statusCode, 401, 'and it is not counted against the address')
 })
 
-test('behind a proxy that changes the Host, a trusted X-Forwarded-Host is the origin of the service', async t => {
+test('behind a trusted proxy that changes the Host, X-Forwarded-Host is the origin of the service', async t => {
   const post = { method: 'POST', url: '/api/items', body: item } as const
   const headers = { host: 'internal:3000', 'x-forwarded-host': 'api.example', origin: 'https://api.example' }
   t.equal((await build(t, { TRUST_PROXY: '127.0.0.1' }).inject({ ...post, headers })).statusCode, 201)
   t.equal((await build(t).inject({ ...post, headers })).statusCode, 403)
 })
 
-test('a host has the protection only if it registers it, with origins of its own', async t => {
+test('a host has cross-origin protection only if it registers the plugin, with its own origins', async t => {
   const plain = Fastify()
   const app = Fastify()
   for (const each of [plain, app]) t.teardown(() => each.close())

@@ -67,7 +67,7 @@ onEachStore((t, redis, arrivals) => {
     t.equal((await app.inject({ url: '/api/items', headers: bearer('right'), remoteAddress: '10.0.0.2' })).statusCode, 200, 'other addresses are not affected')
   })
 
-  t.test('guesses that are checked at the same time tell no more than the limit allows', async t => {
+  t.test('simultaneous guesses of a token reveal no more than the limit allows', async t => {
     const guesses = [...Array(2 * max).fill('wrong'), 'right']
     let waiting = 0
     let release = () => {}
@@ -82,7 +82,7 @@ onEachStore((t, redis, arrivals) => {
     t.equal(responses.at(-1)?.statusCode, 429, 'the right token was one guess too many')
   })
 
-  t.test('a route of a host may have a limit of its own, which is counted on its own', async t => {
+  t.test('a route of a host can have its own limit, which is counted separately', async t => {
     const app = host(t, redis(), async token => token === 'right')
     await app.after()
     app.get('/rare', { config: { rateLimit: { max: 1 } } }, async () => 'rare')
@@ -101,7 +101,7 @@ onEachStore((t, redis, arrivals) => {
   })
 })
 
-test('auth and rateLimit work together whichever is registered first or further out', async t => {
+test('auth and rateLimit work together in any order and nesting', async t => {
   const limit = { max: 2 }
   const tokens = { tokens: ['one'] }
   const arrangements: Record<string, (app: FastifyInstance) => void> = {
@@ -137,7 +137,7 @@ test('auth and rateLimit work together whichever is registered first or further 
   }
 })
 
-test('the counts in memory are bounded: expired windows are dropped, and the oldest of more than 100,000', async t => {
+test('the number of counters in memory is limited to 100,000 clients, and expired ones are removed', async t => {
   const store = new MemoryStore()
   const count = (key: string, timeWindow = 60_000) => new Promise(resolve => store.incr(key, (_error, result) => resolve(result?.current), timeWindow))
   const read = (key: string) => new Promise(resolve => store.read(key, (_error, result) => resolve(result?.current)))

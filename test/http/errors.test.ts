@@ -5,7 +5,7 @@ import { build, everything } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 
-test('whatever a handler or a hook throws is an error in our shape', async t => {
+test('whatever a handler or hook throws is answered in our error format', async t => {
   for (const thrown of [null, undefined, 'text', 42, { detail: 'no error' }, new Error('boom')]) {
     const app = host(t)
     await app.register(errors)
@@ -38,7 +38,7 @@ test('an error keeps its status and its headers', async t => {
   t.equal((await app.inject('/reply')).statusCode, 409)
 })
 
-test('an error has a code, which the hooks of a host see', async t => {
+test('errors have a code that hooks of a host can read', async t => {
   const app = host(t)
   const codes: string[] = []
   app.addHook('onError', async (_request, _reply, error) => { codes.push(error.code) })
@@ -50,7 +50,7 @@ test('an error has a code, which the hooks of a host see', async t => {
   t.same(codes, ['ERR_NOT_FOUND', 'ERR_INVALID_REQUEST', 'ERR_INVALID_REQUEST', 'FST_ERR_CTP_BODY_TOO_LARGE'])
 })
 
-test('responses of the API are not cached without asking', async t => {
+test('API responses must be revalidated by caches', async t => {
   const app = build(t, everything)
   const headers = { authorization: 'Bearer one' }
   for (const request of [

@@ -36,7 +36,7 @@ onEveryEngine((t, address, engine) => {
     const sizeOf = async (app: FastifyInstance) => (await app.inject(path)).json().length
 
     t.test(`pages of ${path}`, async t => {
-      t.test('a limit gives a page that links to the next one, until there is no more', async t => {
+      t.test('limit returns a page with a Link to the next one, until the last page', async t => {
         const app = build(t)
         const records = [initial, ...[2, 3, 4, 5].map(id => ({ ...record, id }))]
         for (const payload of records.slice(1)) await post(app, payload)
@@ -52,7 +52,7 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).headers.link, undefined)
       })
 
-      t.test('HEAD links to the next page too', async t => {
+      t.test('HEAD has the Link to the next page', async t => {
         const app = build(t)
         await post(app, record)
         const response = await app.inject({ method: 'HEAD', url: `${path}?limit=1` })
@@ -61,7 +61,7 @@ onEveryEngine((t, address, engine) => {
         t.ok(nextOf(response))
       })
 
-      t.test('a limit or a cursor that is none is 400', async t => {
+      t.test('an invalid limit or cursor is answered with 400', async t => {
         const app = build(t)
         for (const [limit, message] of [
           ['0', 'must be at least 1'], ['-1', 'must be at least 1'], ['1001', 'must be at most 1000'],
@@ -74,20 +74,20 @@ onEveryEngine((t, address, engine) => {
         for (const cursor of ['', 'x', '1', 'MQ==', 'LTE', 'MS41', 'MDE', 'MWU1', '%00', Buffer.from('9007199254740993').toString('base64url')]) {
           const response = await app.inject(`${path}?limit=1&after=${cursor}`)
           t.equal(response.statusCode, 400, cursor)
-          t.same(response.json(), invalidBody('query', ['/after', 'must be from the link of a page']))
+          t.same(response.json(), invalidBody('query', ['/after', 'must be a cursor from the Link header of a page']))
         }
         const alone = await app.inject(`${path}?after=MQ`)
         t.equal(alone.statusCode, 400)
-        t.same(alone.json(), invalidBody('query', ['/limit', 'is required where there is after']))
+        t.same(alone.json(), invalidBody('query', ['/limit', 'is required with after']))
       })
 
-      t.test('a page behind the end is empty', async t => {
+      t.test('a page after the last record is empty', async t => {
         const response = await build(t).inject(`${path}?limit=1&after=${Buffer.from(String(Number.MAX_SAFE_INTEGER)).toString('base64url')}`)
         t.equal(response.body, '[]')
         t.equal(response.headers.link, undefined)
       })
 
-      t.test('a page has as many records as asked for, also where they are large', async t => {
+      t.test('a page has as many records as requested, also if they are large', async t => {
         const app = build(t)
         const records = Array.from({ length: 30 }, (_, id) => ({ ...record, id, name: String(id).repeat(60_000) }))
         for (const payload of records) await post(app, payload)
@@ -100,10 +100,10 @@ onEveryEngine((t, address, engine) => {
       })
     })
 
-    t.test(`ids of ${path}, by the service`, async t => {
+    t.test(`server-generated ids of ${path}`, async t => {
       const { id, ...fields } = record
 
-      t.test('it gives the next integer, and ignores one that is sent', async t => {
+      t.test('the id is the next integer, and an id in the body is ignored', async t => {
         const app = build(t, { ID_SOURCE: 'server' })
         for (const [payload, next] of [[fields, 2], [{ id: 77, ...fields }, 3], [{ id: 'x', ...fields }, 4]] as const) {
           const response = await post(app, payload)
@@ -118,7 +118,7 @@ onEveryEngine((t, address, engine) => {
         t.match((await app.inject('/openapi.json')).json().components.schemas[path === '/api/items' ? 'NewItem' : 'NewUser'].required, Object.keys(fields))
       })
 
-      t.test('those that come together get ids in the order of their coming', async t => {
+      t.test('simultaneous requests get ids in order of arrival', async t => {
         const app = build(t, { ID_SOURCE: 'server' })
         await app.ready()
         const created = await Promise.all(Array.from({ length: 200 }, (_, n) => post(app, { ...fields, name: `number ${n}` })))
@@ -128,7 +128,7 @@ onEveryEngine((t, address, engine) => {
 
       if (engine === 'memory') return
 
-      t.test('no id is given twice, after a restart, a deletion, or ids of clients', async t => {
+      t.test('no id is generated twice, also after restarts, deletions and ids of clients', async t => {
         const url = address()
         const client = build(t, { DATABASE_URL: url })
         for (const id of [50, -3, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER]) await post(client, { ...record, id })
@@ -145,7 +145,7 @@ onEveryEngine((t, address, engine) => {
         t.same(created.map(response => response.json().id).sort((a, b) => a - b), Array.from({ length: 100 }, (_, n) => n + 54))
       })
 
-      t.test('a collection that has become empty is numbered all the same', async t => {
+      t.test('ids are generated after all records were deleted', async t => {
         const url = address()
         const client = build(t, { DATABASE_URL: url })
         if (path === '/api/users') await client.inject({ method: 'DELETE', url: `${path}/1` })
@@ -154,8 +154,8 @@ onEveryEngine((t, address, engine) => {
       })
     })
 
-    t.test(`keys of ${path}`, async t => {
-      t.test('a POST that is sent again with its key is answered again, and not done again', async t => {
+    t.test(`idempotency keys of ${path}`, async t => {
+      t.test('a POST that is retried with its key gets the same response and creates nothing', async t => {
         const app = build(t)
         const first = await post(app, record, 'a')
         t.equal(first.statusCode, 201)
@@ -172,18 +172,18 @@ onEveryEngine((t, address, engine) => {
         t.equal(await sizeOf(app), 5)
       })
 
-      t.test('a key with another body is 422, and of another collection is another key', async t => {
+      t.test('a key with a different body is answered with 422, and each collection has its own keys', async t => {
         const app = build(t)
         await post(app, record, 'a')
         const response = await post(app, { ...record, name: 'Other' }, 'a')
         t.equal(response.statusCode, 422)
-        t.same(response.json(), { detail: 'This Idempotency-Key stands for another request' })
+        t.same(response.json(), { detail: 'Idempotency-Key was already used with a different request body' })
         t.equal(await sizeOf(app), 2)
         const [other] = collections.filter(collection => collection.path !== path)
         t.equal((await post(app, other?.record ?? {}, 'a', other?.path)).statusCode, 201)
       })
 
-      t.test('a key that is none is 400, and what is refused does not use a key', async t => {
+      t.test('an invalid key is answered with 400, and a rejected request does not use up its key', async t => {
         const app = build(t)
         for (const key of ['', ' ', 'é', 'two words', 'x'.repeat(256)]) {
           const response = await post(app, record, key)
@@ -196,13 +196,13 @@ onEveryEngine((t, address, engine) => {
         t.equal(await sizeOf(app), 2)
       })
 
-      t.test('requests of one key that come together are done once; some are told to wait', async t => {
+      t.test('simultaneous requests with one key create one record; some get 409', async t => {
         const app = build(t)
         await app.ready()
         const answers = await Promise.all(Array.from({ length: 20 }, () => post(app, record, 'a')))
         t.ok(answers.some(({ statusCode }) => statusCode === 201))
         for (const { statusCode, body } of answers) {
-          t.equal(body, statusCode === 201 ? JSON.stringify(record) : '{"detail":"A request with this Idempotency-Key is being served"}')
+          t.equal(body, statusCode === 201 ? JSON.stringify(record) : '{"detail":"A request with this Idempotency-Key is in progress"}')
           t.ok([201, 409].includes(statusCode))
         }
         t.equal(await sizeOf(app), 2)
@@ -210,7 +210,7 @@ onEveryEngine((t, address, engine) => {
         t.equal(await sizeOf(app), 2)
       })
 
-      t.test('a key stands for its request for a day', async t => {
+      t.test('a key is valid for 24 hours', async t => {
         const app = build(t)
         await post(app, record, 'a')
         const now = Date.now
@@ -225,7 +225,7 @@ onEveryEngine((t, address, engine) => {
         t.equal(await sizeOf(app), 3)
       })
 
-      t.test('with ids by the service, it is the same id', async t => {
+      t.test('with server-generated ids, a retry gets the same id', async t => {
         const { id, ...fields } = record
         const app = build(t, { ID_SOURCE: 'server' })
         const first = await post(app, fields, 'a')
@@ -239,7 +239,7 @@ onEveryEngine((t, address, engine) => {
 
       if (engine === 'memory') return
 
-      t.test('it is so through another instance, after a restart, and when the record is gone', async t => {
+      t.test('a retry gets the same response from another instance, after a restart and after the record was deleted', async t => {
         const url = address()
         const first = build(t, { DATABASE_URL: url })
         const answer = await post(first, record, 'a')
@@ -255,7 +255,7 @@ onEveryEngine((t, address, engine) => {
     })
   }
 
-  t.test('who walks all pages while others append and delete gets every user that was there throughout, once', async t => {
+  t.test('a client that follows the pages during writes gets every user that existed the whole time exactly once', async t => {
     const app = build(t)
     const create = (id: number) => app.inject({ method: 'POST', url: '/api/users', payload: { id, name: `number ${id}` } })
     await Promise.all(Array.from({ length: 300 }, (_, n) => create(n + 2)))
@@ -275,7 +275,7 @@ onEveryEngine((t, address, engine) => {
     t.same(throughout.filter(id => !ids.includes(id)), [], 'none missing')
   })
 
-  t.test('under two prefixes, the collections are the same, and each answer is its own', async t => {
+  t.test('two prefixes serve the same collections, with their own Location and Link', async t => {
     const app = build(t, { API_PREFIX: '/api,/api/v1' })
     for (const [n, prefix] of ['/api', '/api/v1'].entries()) {
       const created = await app.inject({ method: 'POST', url: `${prefix}/items`, payload: { ...item, id: n + 2 } })
@@ -294,13 +294,13 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
-test('the same prefix twice is one', async t => {
+test('a prefix that is configured twice is registered once', async t => {
   const app = helper.build(t, { API_PREFIX: '/api,/v1,/api' })
   t.equal((await app.inject('/api/items')).statusCode, 200)
   t.equal((await app.inject('/v1/items')).statusCode, 200)
 })
 
-test('paths and links are as the client wrote them', async t => {
+test('Location and Link use the path that the client sent', async t => {
   const app = host(t, { routerOptions: { ignoreTrailingSlash: true } })
   app.register(itemsUsers, { prefix: '/api' })
   for (const [url, location] of [['/api/items/', '/api/items/7'], ['/api/items?x=/', '/api/items/7'], ['/api/items/?x', '/api/items/7'], ['/api/items#x', '/api/items/7'], ['http://evil.example/api/items?x', '/api/items/7']] as const) {

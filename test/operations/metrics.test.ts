@@ -39,7 +39,7 @@ const meters: Record<string, (url: string) => Promise<number>> = {
 onEveryEngine((t, address, engine) => {
   const build = (t: Test, env?: NodeJS.ProcessEnv, log?: DestinationStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
-  t.test('figures are served on a port of their own, by route and never by path', async t => {
+  t.test('metrics are served on METRICS_PORT, by route and not by path', async t => {
     const lines: string[] = []
     const app = build(t, { METRICS_PORT: '0', LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
     await app.ready()
@@ -111,7 +111,7 @@ onEveryEngine((t, address, engine) => {
     t.ok(scraped < scanned / 4, `${scraped} were read, and ${scanned} to count all records`)
   })
 
-  t.test('a scrape is right to two percent, and exact up to 10,000 records', async t => {
+  t.test('a scrape is exact up to 10,000 records, and within two percent beyond', async t => {
     const url = address()
     const { scrape } = await startWithMetrics(t, url)
     await runSql(url, `
@@ -129,7 +129,7 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
-test('a figure that cannot be had is left out, and the others are not', async t => {
+test('a metric that cannot be measured is left out', async t => {
   const file = `${newFolder(t)}/items.db`
   const lines: string[] = []
   const app = helper.build(t, { DATABASE_URL: `sqlite:${file}`, METRICS_PORT: '0', LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
@@ -143,14 +143,14 @@ test('a figure that cannot be had is left out, and the others are not', async t 
   t.match(await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text(), /operation="list"} 1$/m)
 })
 
-test('a port for metrics that is taken is one clear line', async t => {
+test('a METRICS_PORT that is in use ends the process with one clear line', async t => {
   const { port } = await takenPort(t)
   const server = start(t, { METRICS_PORT: String(port) })
   t.same(await server.exit, [1, null])
-  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is taken; set METRICS_PORT to another one.\n`)
+  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is in use. Set METRICS_PORT to another port.\n`)
 })
 
-test('where several are registered, their figures are added up', async t => {
+test('the metrics of several registrations are added up', async t => {
   const lines: string[] = []
   const app = host(t, { logger: { level: 'info', stream: { write: (line: string) => lines.push(line) } } })
   await app.register(metrics, { port: 0 })

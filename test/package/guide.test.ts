@@ -12,7 +12,7 @@ const env = {
   NODE_OPTIONS: ''
 }
 
-test('who follows the guide to a third collection has one, on all engines', { timeout: 240_000 }, async t => {
+test('the guide "Add a collection" leads to a third collection on all engines', { timeout: 240_000 }, async t => {
   ensureBuilt()
   const folder = newFolder(t)
   for (const path of ['src', 'plugins', 'schemas', 'test', 'scripts', 'dist', 'package.json', 'tsconfig.json', 'openapi.json']) {

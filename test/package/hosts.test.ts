@@ -10,6 +10,7 @@ import tap, { test, type Test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
 import { install } from '../support/install.js'
 import { invalidBody } from '../support/helper.js'
+import { examplesIn, pages } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
 
 const run = promisify(execFile)
@@ -48,7 +49,7 @@ async function host (t: Test, name: string, options = {}): Promise<FastifyInstan
   return app
 }
 
-test('a host with ways of its own keeps them, byte for byte, and the plugin keeps the contract', async t => {
+test('a host keeps its own parsers, handlers and compilers, and the plugin keeps the contract', async t => {
   const app = await host(t, 'own-ways.js')
   const bare = await host(t, 'own-ways.js', { withPlugin: false })
   for (const request of [
@@ -78,7 +79,7 @@ test('a host with ways of its own keeps them, byte for byte, and the plugin keep
   t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
 })
 
-test('a host with a document of its own finds the routes in it, beside an Item of its own', async t => {
+test('a host with its own document finds our routes in it, next to its own Item', async t => {
   const app = await host(t, 'own-document.js')
   await app.ready()
   const { paths, components } = (app as unknown as { swagger (): any }).swagger()
@@ -93,7 +94,7 @@ test('a host with a document of its own finds the routes in it, beside an Item o
   t.equal((await app.inject('/api/items')).statusCode, 200)
 })
 
-test('registered twice, it is two, with collections of their own or the same', async t => {
+test('two registrations have separate collections or share them', async t => {
   for (const share of [false, true]) {
     const app = await host(t, 'twice.js', { share })
     const created = await app.inject({ method: 'POST', url: '/api/v1/items', payload: item })
@@ -109,7 +110,7 @@ test('registered twice, it is two, with collections of their own or the same', a
   }
 })
 
-test('one collection can be had alone, in a store that the host has written itself', async t => {
+test('a host can register one collection with its own store', async t => {
   const app = await host(t, 'one-collection.js')
   t.equal((await app.inject('/things')).body, '[]')
   for (const id of [1, 2, 3]) t.equal((await app.inject({ method: 'POST', url: '/things', payload: { ...item, id } })).statusCode, 201)
@@ -121,7 +122,7 @@ test('one collection can be had alone, in a store that the host has written itse
   t.equal((await app.inject({ method: 'POST', url: '/things', payload: {} })).statusCode, 400)
 })
 
-test('the hooks of a host know who asks, and each tenant has its own', async t => {
+test('hooks of a host can identify tenants, and each tenant has its own stores', async t => {
   const app = await host(t, 'tenants.js')
   const created = await app.inject({ method: 'POST', url: '/red/api/items', payload: item })
   t.equal(created.headers.location, '/red/api/items/7')
@@ -133,33 +134,50 @@ test('the hooks of a host know who asks, and each tenant has its own', async t =
   t.same((await app.inject({ url: '/green/api/items', headers: { 'x-tenant': 'red' } })).json(), [item])
 })
 
-test('the examples of the README run as they stand', async t => {
-  const [, section = ''] = /\n## Register it as a plugin\n(.+?)\n## /s.exec(readFileSync('README.md', 'utf8')) ?? []
-  const examples = [...section.matchAll(/```js\n(.+?)```/gs)].map(([, code = '']) => code)
+test('the code examples in the documentation compile in strict mode and run', async t => {
+  const examples = pages.flatMap(page => examplesIn(page)).filter(({ language }) => ['js', 'ts', 'cjs'].includes(language))
   const requests = [
+    // README.md
     ["'/api/items'", "'/docs'", "'/livez'"],
-    ["{ url: '/api/items', headers: { authorization: 'Bearer x' } }", "{ method: 'POST', url: '/api/items', headers: { authorization: 'Bearer sesame' }, payload: { name: 'x', price: 1 } }"],
+    ["'/api/items'"],
+    ["'/api/items'"],
+    // docs/plugin.md
+    ["'/api/items'", "'/docs'", "'/livez'"],
+    ["{ url: '/api/items', headers: { authorization: 'Bearer a-long-random-token' } }"],
+    ["'/api/items'", "{ method: 'POST', url: '/api/items', headers: { authorization: 'Bearer a-long-random-token' }, payload: { id: 9, name: 'x', price: 1 } }"],
     ["{ method: 'POST', url: '/api/v1/items', payload: { id: 9, name: 'x', price: 1 } }", "'/api/v2/items/9'"],
-    ["{ method: 'POST', url: '/api/items', headers: { 'x-tenant': 'a' }, payload: { id: 9, name: 'x', price: 1 } }", "{ url: '/api/items/9', headers: { 'x-tenant': 'a' } }"]
+    ["{ method: 'POST', url: '/api/items', headers: { 'x-tenant': 'red' }, payload: { id: 9, name: 'x', price: 1 } }", "{ url: '/api/items/9', headers: { 'x-tenant': 'red' } }"]
   ]
+  const refused = { 5: "{ method: 'DELETE', url: '/api/users/1' }", 7: "{ url: '/api/items', headers: { 'x-tenant': 'green' } }" }
   t.equal(examples.length, requests.length)
-  for (const [n, code] of examples.entries()) {
-    const asked = requests[n]?.map(request => `console.log((await app.inject(${request})).statusCode)`).join('\n')
-    writeFileSync(join(folder, `example-${n}.js`), code.replace('port: 3000', 'port: 0') + asked + '\nawait app.close()\n')
-    const { stdout } = await run(process.execPath, [`example-${n}.js`], { env, cwd: folder })
-    t.match(stdout.trim().split('\n'), requests[n]?.map(() => /^20[01]$/), stdout)
+  for (const [n, { language, code }] of examples.entries()) {
+    const asked = [...requests[n] ?? [], ...Object.entries(refused).filter(([of]) => Number(of) === n).map(([, request]) => request)]
+    const then = asked.map(request => `console.log((await app.inject(${request})).statusCode)`).join('\n') + '\nawait app.close()\n'
+    const text = code.replace('port: 3000', 'port: 0') + (language === 'cjs' ? `\n  .then(async () => { ${then} })` : `\n${then}`)
+    writeFileSync(join(folder, `example-${n}.${language}`), text)
+  }
+  const typescript = examples.flatMap(({ language }, n) => language === 'ts' ? [`example-${n}.ts`] : [])
+  const faults = await compile({ files: typescript })
+  t.equal(faults, '')
+  for (const [n, { language, code }] of examples.entries()) {
+    const { stdout } = await run(process.execPath, [`example-${n}.${language.replace('ts', 'js')}`], { env, cwd: folder })
+    const statuses = stdout.trim().split('\n')
+    t.match(statuses, [...(requests[n] ?? []).map(() => /^20[01]$/), ...n in refused ? [/^40[13]$/] : []], code)
   }
 })
 
-test('the README has every option of the plugin, and every part', async t => {
-  const readme = readFileSync('README.md', 'utf8')
+test('docs/plugin.md lists every option and every exported plugin', async t => {
+  const page = readFileSync('docs/plugin.md', 'utf8')
   const index = readFileSync('src/index.ts', 'utf8')
-  for (const [, name] of index.matchAll(/^export { default as (\w+)/gm)) t.match(readme, new RegExp(`^\\| .*\`${name}\`.* \\|`, 'm'))
+  for (const [, name] of index.matchAll(/^export { default as (\w+)/gm)) t.match(page, new RegExp(`^\\| .*\`${name}\`.* \\|`, 'm'))
+  for (const [, names = ''] of index.matchAll(/^export {(?! default)([^}]+)}/gm)) {
+    for (const name of names.split(',')) t.match(page, `\`${name.trim()}\``)
+  }
   const options = readFileSync('plugins/stores.ts', 'utf8').match(/interface StoresOptions {.+?\n}/s)?.[0] ?? ''
-  for (const [, name] of options.matchAll(/^ {2}(\w+)\?:/gm)) t.match(readme, `| \`${name}\` |`)
+  for (const [, name] of options.matchAll(/^ {2}(\w+)\?:/gm)) t.match(page, `| \`${name}\` |`)
 })
 
-test('CommonJS requires it', async t => {
+test('CommonJS can require the package', async t => {
   const { stdout } = await run(process.execPath, ['-e', `
     const app = require('./common.cjs').build()
     app.inject('/api/items').then(async ({ body }) => {
@@ -169,7 +187,7 @@ test('CommonJS requires it', async t => {
   t.equal(stdout, '[{"id":1,"name":"Lamp","price":42.5}]\n')
 })
 
-test('fastify-cli starts it as it is', { skip: problem }, async t => {
+test('fastify-cli can start the plugin', { skip: problem }, async t => {
   const port = await freePort()
   const cli = spawn(resolve(tools, 'node_modules/.bin/fastify'), ['start', '--port', String(port), '--log-level', 'info', '--prefix', '/api', 'node_modules/fastify-items-users/dist/src/index.js'], { env, cwd: folder })
   t.teardown(() => cli.kill('SIGKILL'))
@@ -187,7 +205,7 @@ test('fastify-cli starts it as it is', { skip: problem }, async t => {
   t.same(await exit, [0, null])
 })
 
-test('closing a host closes the stores, and nothing keeps its process', async t => {
+test('closing a host closes the stores, and its process can exit', async t => {
   mkdirSync(join(folder, 'closed'))
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', `
     import { readFileSync } from 'node:fs'
@@ -201,16 +219,21 @@ test('closing a host closes the stores, and nothing keeps its process', async t 
   t.equal(stdout, '0\n', 'all is in the file')
 })
 
-test('its types are found, however it is resolved', { skip: problem }, async t => {
+test('the types are found by every kind of module resolution', { skip: problem }, async t => {
   // It exits with 1 where there is a problem.
   await t.resolves(run(`${tools}/node_modules/.bin/attw`, [join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
 })
 
-test('it compiles in a strict host that checks the types of all its packages', async t => {
+test('a strict TypeScript host compiles with skipLibCheck: false', async t => {
+  t.equal(await compile({ files: ['strict.ts'] }), '')
+})
+
+/** Compiles files in the folder of the hosts, and returns the errors. */
+async function compile (settings: { files: string[] }) {
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({
-    compilerOptions: { strict: true, skipLibCheck: false, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, module: 'nodenext', target: 'es2022', lib: ['es2023'], types: ['node'] },
-    files: ['strict.ts']
+    compilerOptions: { strict: true, skipLibCheck: false, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, module: 'nodenext', target: 'es2022', lib: ['es2023'], types: ['node'] },
+    ...settings
   }))
   const { stdout } = await run(resolve('node_modules/.bin/tsc'), [], { env, cwd: folder }).catch(error => error)
-  t.equal(stdout, '')
-})
+  return stdout
+}

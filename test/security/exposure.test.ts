@@ -17,7 +17,7 @@ import { start } from '../support/process.js'
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const lamp = '{"id":1,"name":"Lamp","price":42.5}'
 
-test('with tokens, every operation asks for one, however its path is written', async t => {
+test('with AUTH_TOKENS, every operation requires a token, however its path is written', async t => {
   const { app, routes } = buildWithRoutes(t, { AUTH_TOKENS: 'one' })
   const send = await listen(app)
   const guarded = routes.filter(({ url }) => url.startsWith('/api'))
@@ -45,7 +45,7 @@ test('with tokens, every operation asks for one, however its path is written', a
   }
 })
 
-test('a wrong token takes as long to refuse, however much of it is right', async t => {
+test('rejecting a wrong token takes the same time, however similar it is to a valid one', async t => {
   // A guess is compared with a thousand tokens of 8 kB, so that a difference is large enough to be seen. Where the guess
   // is right but for its end, `===` takes 2.4 times as long as where nothing of it is, and a loop 190 times; where its
   // length is right, to compare in constant time only there takes 1.5 to 38 times as long. As it is, the factor is 1.02.
@@ -94,7 +94,7 @@ test('a wrong token takes as long to refuse, however much of it is right', async
   }
 })
 
-test('no answer tells what the service is made of', async t => {
+test('no response reveals software names or versions', async t => {
   const lines: string[] = []
   const log: DestinationStream = { write: line => lines.push(line) }
   const app = build(t, { LOG_LEVEL: 'info', METRICS_PORT: '0', RATE_LIMIT_MAX: '40', BODY_LIMIT: '1000', MAX_EVENT_LOOP_DELAY: '60000' }, log)
@@ -145,7 +145,7 @@ test('no answer tells what the service is made of', async t => {
   }
 })
 
-test('a failure of the inside is one short answer, in development as in production', async t => {
+test('an internal error has a short response without details, with any NODE_ENV', async t => {
   const inside = /\bat |\/|\\n|Error:|node:|\.[jt]s|select|no such table|SQL|secret/i
   for (const NODE_ENV of ['development', 'production']) {
     const path = `${newFolder(t)}/items.db`
@@ -207,7 +207,7 @@ test('a failure of the inside is one short answer, in development as in producti
   }
 })
 
-test('a column that somebody adds to a table is in no answer', async t => {
+test('a column that is added to a table does not appear in responses', async t => {
   const path = `${newFolder(t)}/items.db`
   const url = `sqlite:${path}`
   await build(t, { DATABASE_URL: url }).ready()
@@ -224,7 +224,7 @@ test('a column that somebody adds to a table is in no answer', async t => {
   }
 })
 
-test('the worst body of a megabyte takes no long time, and one that is packed is not unpacked', async t => {
+test('the most expensive body of 1 MB takes little time, and compressed bodies are not decompressed', async t => {
   const app = build(t)
   await app.ready()
   const deep = 500_000
@@ -261,7 +261,7 @@ test('the worst body of a megabyte takes no long time, and one that is packed is
   }
 })
 
-test('it connects to nothing that a client names', async t => {
+test('the service does not connect to hosts that a client names', async t => {
   let connections = 0
   const other = createServer(socket => {
     connections++
@@ -288,7 +288,7 @@ test('it connects to nothing that a client names', async t => {
   t.equal(connections, 1, 'and it would have been seen')
 })
 
-test('every route is in the document, or is a page of it', async t => {
+test('every route is in the OpenAPI document or is a documentation page', async t => {
   for (const env of [{}, { API_PREFIX: '/api,/api/v1', ID_SOURCE: 'server', AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '1000', CORS_ORIGIN: '*', SECURITY_HEADERS: 'true', METRICS_PORT: '0', MAX_EVENT_LOOP_DELAY: '10000' }]) {
     const { app, routes } = buildWithRoutes(t, env)
     const { paths } = (await app.inject('/openapi.json')).json()

@@ -13,7 +13,7 @@ const lamp = '{"id":1,"name":"Lamp","price":42.5}'
 const forged = '{"level":30,"method":"DELETE","url":"/api/users/1","status":204,"ms":1,"msg":"request completed"}'
 const evil = `x"}\r\n${forged}\n12:00:00 DELETE /api/users/1 204 in 1.0 ms\n\u001b[2J\u001b]0;owned\u0007\u009b31m\u0085\u2028\u202e\u0000`
 
-test('no body, query, path or header changes what every object has', async t => {
+test('no body, query, path or header changes Object.prototype', async t => {
   const app = build(t, { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '1000', CORS_ORIGIN: '*' })
   const send = await listen(app)
   const authorization = 'Bearer one'
@@ -25,7 +25,7 @@ test('no body, query, path or header changes what every object has', async t => 
         const body = `{${nested},${JSON.stringify(record).slice(1)}`
         const response = await app.inject({ method: 'POST', url: path, body, headers: { authorization } })
         t.equal(response.statusCode, 400, body.slice(0, 80))
-        t.same(response.json(), invalidBody('body', ['', 'must not have a key __proto__ or constructor.prototype']))
+        t.same(response.json(), invalidBody('body', ['', 'must not contain the key __proto__ or constructor.prototype']))
       }
     }
     const query = '__proto__[polluted]=1&__proto__.polluted=1&__proto__=polluted&constructor[prototype][polluted]=1&constructor=polluted&toString=1&hasOwnProperty=1'
@@ -48,7 +48,7 @@ test('no body, query, path or header changes what every object has', async t => 
   }
 })
 
-test('nothing that a client sends adds a header to an answer', async t => {
+test('clients cannot add response headers', async t => {
   const app = build(t, { CORS_ORIGIN: 'https://example.com' })
   const send = await listen(app)
   const json = JSON.stringify({ ...item, name: 'x\r\nEvil: 1\r\n\r\n<script>' })
@@ -99,7 +99,7 @@ test('nothing that a client sends adds a header to an answer', async t => {
   await answer(request('OPTIONS', '/api/items', '', ...preflight), 204, { 'access-control-allow-headers': `a, ${encoded}` })
 })
 
-test('a name, a URL or a header with line breaks does not forge a line of the log', async t => {
+test('line breaks in names, URLs and headers cannot forge log lines', async t => {
   const server = start(t, { TRUST_PROXY: '127.0.0.1', AUTH_TOKENS: 'one' })
   const send = sender(Number(new URL(await server.url).port))
   const told = Buffer.from(evil.replaceAll(/[\r\n\0]/g, ' ')).toString('latin1').replaceAll(/[^\t -~\x80-\xff]/g, '')
@@ -121,7 +121,7 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
   for (const header of ['User-Agent', 'Referer', 'X-Request-Id', 'Request-Id', 'Idempotency-Key', 'Host', 'X-Forwarded-Host', 'Content-Type', 'Cookie']) {
     const text = request('DELETE', '/api/users/9', '', token, header === 'Host' ? '' : `${header}: ${told}`).replace('\r\n\r\n\r\n', '\r\n\r\n')
     const isHost = header === 'Host'
-    expected.push(isHost ? { res: { statusCode: 400 }, msg: 'request refused' } : lineOf('DELETE', '/api/users/9', 404))
+    expected.push(isHost ? { res: { statusCode: 400 }, msg: 'request rejected' } : lineOf('DELETE', '/api/users/9', 404))
     t.equal((await send(isHost ? text.replace('Host: x', `Host: ${told}`) : text)).status, isHost ? 400 : 404, header)
   }
   await logs('GET', '/api/items', '', [`Authorization: Bearer ${told}`], lineOf('GET', '/api/items', 401))
@@ -132,10 +132,10 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
 
   // What is no HTTP, or not in a URL, is refused with a word of Node's own.
   for (const target of [`/${Buffer.from(evil).toString('latin1')}`, '/\x9b31m', '/\xff', `/${told}`, '/\x1b[2J']) {
-    expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request refused' })
+    expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request rejected' })
     t.equal((await send(request('GET', target))).status, 400)
   }
-  expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request refused' })
+  expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request rejected' })
   t.equal((await send(`${told}\r\n\r\n`)).status, 400)
 
   server.process.kill('SIGTERM')
@@ -157,7 +157,7 @@ test('a name, a URL or a header with line breaks does not forge a line of the lo
   }
 })
 
-test('at a terminal, what a client sends neither forges a line nor speaks to the terminal', async t => {
+test('in a terminal, clients cannot forge log lines or send control characters', async t => {
   let shown = ''
   const readable = prettyFactory({ ...prettyOptions, colorize: false })
   const app = build(t, { LOG_LEVEL: 'info' }, { write: line => { shown += readable(line) } })
@@ -190,7 +190,7 @@ test('at a terminal, what a client sends neither forges a line nor speaks to the
   }
 })
 
-test('no path, however it is written, leads to a file of the machine', async t => {
+test('no path leads to other files of the machine, however it is written', async t => {
   const send = await listen(build(t))
   const invalidUrl = invalidBody('path', ['', 'must be a valid URL'])
   const notHttp = invalidBody('request', ['', 'must be well-formed HTTP'])

@@ -20,7 +20,7 @@ const refusals: { what: string, status: number, method: string, target: string, 
 ]
 
 for (const { what, status, method, target, headers } of refusals) {
-  test(`a client can send its whole body and then read its ${what}, although the connection is closed after it`, async t => {
+  test(`a client can send its whole body and then read its ${what}, although the connection is closed afterwards`, async t => {
     const { port, drain } = await serve(t)
     await send({ connection: 'close', ...headers })
     drain()
@@ -34,7 +34,7 @@ for (const { what, status, method, target, headers } of refusals) {
   })
 }
 
-test('while the service drains, a client that was asked for a body which is too large can send it and then read its 413', async t => {
+test('during SHUTDOWN_DELAY, a client that got 100 Continue can send a body that is too large and then read its 413', async t => {
   const { port, drain } = await serve(t)
   drain()
   const client = open(port)
@@ -45,7 +45,7 @@ test('while the service drains, a client that was asked for a body which is too 
 })
 
 for (const [status, headers] of [[400, { host: 'not a host' }], [413, token]] as const) {
-  test(`a client that was not asked for its body gets its ${status} without sending it`, async t => {
+  test(`a client that waits for 100 Continue gets its ${status} without sending the body`, async t => {
     const { port, drain } = await serve(t)
     drain()
     const client = open(port)

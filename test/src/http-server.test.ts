@@ -10,7 +10,7 @@ const item = JSON.stringify({ id: 7, name: 'Zoë 🫖', price: 1.5 })
 const post = `POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: ${Buffer.byteLength(item)}\r\n\r\n${Buffer.from(item).toString('latin1')}`
 const bye = 'GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 
-test('malformed HTTP is 400 in our shape', async t => {
+test('malformed HTTP is answered with 400 in our error format', async t => {
   const send = await listen(t)
   for (const text of [
     'nonsense\r\n\r\n',
@@ -31,7 +31,7 @@ test('malformed HTTP is 400 in our shape', async t => {
   t.equal(last(await send(bye)).status, 200)
 })
 
-test('a request that another server might read otherwise is refused whole, and nothing of it is served', async t => {
+test('an ambiguous request is rejected, and no part of it is served', async t => {
   const send = await listen(t)
   const hidden = 'DELETE /api/users/1 HTTP/1.1\r\nHost: x\r\n\r\n'
   const head = 'POST /api/items HTTP/1.1\r\nHost: x\r\n'
@@ -60,7 +60,7 @@ test('a request that another server might read otherwise is refused whole, and n
   t.same(body, [{ id: 1, name: 'Ada' }])
 })
 
-test('what follows the answer to a request is not answered as another one', async t => {
+test('the rest of an answered request is not treated as another request', async t => {
   const send = await listen(t)
   const socket = connection.open(send.port)
   socket.write('PUT /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n')
@@ -70,7 +70,7 @@ test('what follows the answer to a request is not answered as another one', asyn
   t.same(await socket.toArray(), [])
 })
 
-test('a client that has closed its half of the connection is answered', async t => {
+test('a client that has closed its side of the connection gets its response', async t => {
   const send = await listen(t)
   const socket = connection.open(send.port, { allowHalfOpen: true })
   socket.end(post + post, 'latin1')
@@ -78,7 +78,7 @@ test('a client that has closed its half of the connection is answered', async t 
   t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 201'])
 })
 
-test('however many headers there are, none is lost', async t => {
+test('no header is dropped, however many there are', async t => {
   const send = await listen(t)
   const many = 'a:\r\n'.repeat(3000)
   const answer = last(await send(post.replace('Host: x', `${many}Host: x\r\nConnection: close\r\nIdempotency-Key: ${'x'.repeat(256)}`)))
@@ -86,18 +86,18 @@ test('however many headers there are, none is lost', async t => {
   t.match(answer.body, { errors: [{ in: 'headers', path: '/idempotency-key' }] })
 })
 
-test('too many bytes of headers are 431 and of chunk extensions 413', async t => {
+test('headers that are too large are answered with 431, and chunk extensions with 413', async t => {
   const send = await listen(t)
   const headers = last(await send(`GET /api/items HTTP/1.1\r\nHost: x\r\nBig: ${'x'.repeat(20_000)}\r\n\r\n`))
   t.equal(headers.status, 431)
-  t.same(headers.body, { detail: 'The headers are too large' })
+  t.same(headers.body, { detail: 'The request headers are too large' })
   const extensions = last(await send(
     `POST /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2;${'x'.repeat(20_000)}\r\n{}\r\n0\r\n\r\n`))
   t.equal(extensions.status, 413)
-  t.same(extensions.body, { detail: 'The body is too large' })
+  t.same(extensions.body, { detail: 'The request body is too large' })
 })
 
-test('a request that does not arrive in time is 408', async t => {
+test('a request that does not arrive in time is answered with 408', async t => {
   const http = { connectionsCheckingInterval: 50, headersTimeout: 100 }
   const impatient = Fastify({ ...httpServerOptions, http, requestTimeout: 200 })
   impatient.post('/api/items', async () => {})
@@ -108,7 +108,7 @@ test('a request that does not arrive in time is 408', async t => {
   t.same(body, { detail: 'The request took too long to arrive' })
 })
 
-test('the limits that a host sets for its connections hold', async t => {
+test('the connection limits of a host apply', async t => {
   const limited = Fastify({ ...httpServerOptions, connectionTimeout: 1234, keepAliveTimeout: 2345, maxRequestsPerSocket: 1 })
   t.teardown(() => limited.close())
   t.match(limited.server, { timeout: 1234, keepAliveTimeout: 2345 })
@@ -116,7 +116,7 @@ test('the limits that a host sets for its connections hold', async t => {
   t.match(await send('GET / HTTP/1.1\r\nHost: x\r\n\r\n'), /connection: close/i)
 })
 
-test('HTTP/1.1 without a Host is 400; HTTP/1.0 may go without', async t => {
+test('HTTP/1.1 without a Host is answered with 400; HTTP/1.0 does not need one', async t => {
   const send = await listen(t)
   const { status, body } = last(await send('GET /api/items HTTP/1.1\r\nConnection: close\r\n\r\n'))
   t.equal(status, 400)
@@ -124,13 +124,13 @@ test('HTTP/1.1 without a Host is 400; HTTP/1.0 may go without', async t => {
   t.equal(last(await send('GET /api/items HTTP/1.0\r\n\r\n')).status, 200)
 })
 
-test('an expectation other than 100-continue is 417', async t => {
+test('an Expect other than 100-continue is answered with 417', async t => {
   const send = await listen(t)
   const expecting = (what: string) => bye.replace('Host', `Expect: ${what}\r\nHost`)
   t.equal(last(await send(expecting('100-continue'))).status, 200)
   const { status, body } = last(await send(expecting('magic')))
   t.equal(status, 417)
-  t.same(body, { detail: 'The only expectation that can be met is 100-continue' })
+  t.same(body, { detail: 'The only supported value of Expect is 100-continue' })
 })
 
 test('pipelined requests are answered in order', async t => {
@@ -139,7 +139,7 @@ test('pipelined requests are answered in order', async t => {
   t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 201', 'HTTP/1.1 200', 'HTTP/1.1 404', 'HTTP/1.1 200'])
 })
 
-test('what comes whole before malformed HTTP is answered before it', async t => {
+test('complete requests before malformed HTTP are answered first', async t => {
   const send = await listen(t)
   for (const malformed of ['nonsense\r\n\r\n', 'POST /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n']) {
     const answers = await send(`${post}${post}${malformed}`)
@@ -148,20 +148,20 @@ test('what comes whole before malformed HTTP is answered before it', async t => 
   }
 })
 
-test('a connection is kept after a body that is no JSON', async t => {
+test('the connection stays open after a body that is not JSON', async t => {
   const send = await listen(t)
   const answers = await send(`POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n{${bye}`)
   t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 400', 'HTTP/1.1 200'])
 })
 
-test('a tunnel is refused', async t => {
+test('CONNECT is answered with 405', async t => {
   const send = await listen(t)
   const { status, body } = last(await send('CONNECT example.com:80 HTTP/1.1\r\nHost: example.com\r\n\r\n'))
   t.equal(status, 405)
   t.same(body, { detail: 'Method not allowed' })
 })
 
-test('a body may come in chunks, and byte by byte', async t => {
+test('a body can arrive in chunks and byte by byte', async t => {
   const send = await listen(t)
   const chunks = Array.from(Buffer.from(item), byte => `1\r\n${String.fromCharCode(byte)}\r\n`).join('')
   const chunked = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`
@@ -170,7 +170,7 @@ test('a body may come in chunks, and byte by byte', async t => {
   t.same(last(await send(...slow)).body, JSON.parse(item))
 })
 
-test('a client that sends too much reads its 413, and one that goes away does no harm', async t => {
+test('a client that sends too much can read its 413, and one that disconnects does no harm', async t => {
   const send = await listen(t)
   const large = Buffer.alloc(5 * 1024 * 1024, 'x')
   for (const framing of [`Content-Length: ${large.length + 7}\r\n\r\n`, `Transfer-Encoding: chunked\r\n\r\n${large.length.toString(16)}\r\n`]) {
@@ -178,7 +178,7 @@ test('a client that sends too much reads its 413, and one that goes away does no
       const head = `POST /api/items HTTP/1.1\r\nHost: x\r\nConnection: ${persistence}\r\n${framing}`
       const [answer, next] = (await send(head, large, '\r\n0\r\n\r\n', ...persistence === 'close' ? [] : [bye])).split(/(?=HTTP)/)
       t.equal(last(String(answer)).status, 413)
-      t.same(last(String(answer)).body, { detail: 'The body is too large' })
+      t.same(last(String(answer)).body, { detail: 'The request body is too large' })
       if (persistence === 'keep-alive') t.equal(last(String(next)).status, 200)
     }
   }
@@ -200,7 +200,7 @@ test('a client that sends too much reads its 413, and one that goes away does no
   }
 })
 
-test('a client whose connection breaks has sent nothing that could be refused', async t => {
+test('a connection that breaks is not logged as a rejected request', async t => {
   const lines: string[] = []
   const send = await listen(t, build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) }))
   for (const text of ['', 'POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{']) {
@@ -214,7 +214,7 @@ test('a client whose connection breaks has sent nothing that could be refused', 
   t.same(lines.map(line => JSON.parse(line).msg).filter(message => message.startsWith('request')), ['request completed'])
 })
 
-test('a client has so long for its headers, its request and its next one', async t => {
+test('headers, requests and idle connections have timeouts', async t => {
   const { server } = build(t)
   t.match(server, { headersTimeout: 30_000, requestTimeout: 60_000, keepAliveTimeout: 72_000 })
   const quick = host(t, { ...httpServerOptions, requestTimeout: 300, http: { headersTimeout: 200, connectionsCheckingInterval: 50 } })
@@ -226,7 +226,7 @@ test('a client has so long for its headers, its request and its next one', async
   }
 })
 
-test('a connection on which nothing moves is ended', async t => {
+test('a connection without traffic is closed', async t => {
   const app = host(t, httpServerOptions)
   app.register(connections, { stalledAfter: 1000 })
   await app.listen({ port: 0 })

@@ -13,7 +13,7 @@ import { start } from '../support/process.js'
 const uuid = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/
 const requestId = 'x-request-id'
 
-test('a request is one line with the usual fields of pino and its request id', async t => {
+test('a request is one log line with the usual fields of pino and its request id', async t => {
   const { app, lines } = logged(t)
   await app.inject({ url: '/api/items?x=1', remoteAddress: '10.0.0.1', headers: { host: 'shop.example', [requestId]: 'abc' } })
   t.equal(lines.length, 1)
@@ -46,7 +46,7 @@ test('the serializers and the redaction of a host apply to the request line', as
   ])
 })
 
-test('a request id is the one of the client if it is well-formed, and is returned to a client that sent one', async t => {
+test('a well-formed X-Request-Id of the client is used and returned', async t => {
   const { app, lines } = logged(t)
   for (const id of ['a', 'x'.repeat(128), '!"#$%&~', 'b7a2-0001']) {
     for (const url of ['/api/items', '/api/items?limit=1', '/api/items/1', '/api/items/9', '/livez', '/readyz', '/nope']) {
@@ -62,7 +62,7 @@ test('a request id is the one of the client if it is well-formed, and is returne
   t.match(lines.at(-1)?.reqId, uuid)
 })
 
-test('every error response has the request id under which it is in the log', async t => {
+test('every error response has the request id that is in the log', async t => {
   const broken: Store<{ id: number }> = {
     append: () => { throw new Error('boom') }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0
   }

@@ -7,7 +7,7 @@ import { invalidBody } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 
-test('registered under any prefix, it serves there and locates there', async t => {
+test('the plugin serves under its prefix, and Location has the prefix', async t => {
   const app = host(t)
   app.register(itemsUsers, { prefix: '/shop/v1' })
   const response = await app.inject({ method: 'POST', url: '/shop/v1/items', payload: item })
@@ -16,7 +16,7 @@ test('registered under any prefix, it serves there and locates there', async t =
   t.same((await app.inject('/shop/v1/items/7')).json(), item)
 })
 
-test('registered twice, it keeps two sets of collections', async t => {
+test('two registrations have separate collections', async t => {
   const app = host(t)
   app.register(itemsUsers, { prefix: '/a' })
   app.register(itemsUsers, { prefix: '/b' })
@@ -25,7 +25,7 @@ test('registered twice, it keeps two sets of collections', async t => {
   t.equal((await app.inject('/b/items')).json().length, 1)
 })
 
-test('registered without a prefix, it leaves unknown paths to the host', async t => {
+test('without a prefix, unknown paths are left to the host', async t => {
   const app = host(t)
   app.setNotFoundHandler(async () => 'the host\'s own')
   app.register(itemsUsers)
@@ -40,14 +40,14 @@ test('registered without a prefix, it leaves unknown paths to the host', async t
   t.equal((await outer.inject('/v1/nope')).body, 'the scope\'s own')
 })
 
-test('an id is not found however long a host lets it be', async t => {
+test('a very long id is answered with 404', async t => {
   const app = host(t, { routerOptions: { maxParamLength: 1000 } })
   app.register(itemsUsers, { prefix: '/api' })
   t.equal((await app.inject(`/api/items/${'9'.repeat(400)}`)).body, '{"detail":"Not found"}')
   t.equal((await app.inject(`/api/items/-${'9'.repeat(400)}`)).body, '{"detail":"Not found"}')
 })
 
-test('a host with its own ways keeps them, and they do not reach inside', async t => {
+test('the error handler, parsers and hooks of a host do not affect the plugin, and stay as they are', async t => {
   const app = ownWays(t)
   app.register(itemsUsers, { prefix: '/api' })
   await app.ready()
@@ -96,7 +96,7 @@ test('a host with its own ways keeps them, and they do not reach inside', async 
   }
 })
 
-test('a host with other compilers does not change how it validates and serialises', async t => {
+test('the compilers of a host do not affect validation and serialization', async t => {
   const app = host(t)
   app.setValidatorCompiler(() => () => ({ error: new Error('no') }))
   app.setSerializerCompiler(() => () => 'not ours')
@@ -106,7 +106,7 @@ test('a host with other compilers does not change how it validates and serialise
   t.equal((await app.inject('/api/items/9')).body, '{"detail":"Not found"}')
 })
 
-test('what the hooks of a host answer on its routes is sent as it is', async t => {
+test('responses of host hooks on our routes are sent unchanged', async t => {
   const app = host(t)
   app.addHook('onRequest', async (request, reply) => reply.code(Number(request.headers.status)).send({ own: true }))
   app.register(itemsUsers, { prefix: '/api' })
@@ -117,7 +117,7 @@ test('what the hooks of a host answer on its routes is sent as it is', async t =
   }
 })
 
-test('the hooks of a host run on its routes too', async t => {
+test('hooks of a host run on our routes', async t => {
   const app = host(t)
   app.addHook('onRequest', async request => {
     if (!request.headers.authorization) throw Object.assign(new Error('Who are you?'), { statusCode: 401 })
@@ -129,7 +129,7 @@ test('the hooks of a host run on its routes too', async t => {
   t.equal((await app.inject({ url: '/api/items', headers: { authorization: 'me' } })).statusCode, 200)
 })
 
-test('the doc pages and the probes can be had on their own', async t => {
+test('a host can register the documentation pages and the probes separately', async t => {
   const app = host(t)
   await app.register(docs)
   app.register(health)
@@ -144,7 +144,7 @@ test('the doc pages and the probes can be had on their own', async t => {
   t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
 })
 
-test('to the host, the doc pages are routes like any other', async t => {
+test('the documentation pages are ordinary routes of the host', async t => {
   const app = host(t)
   const answered: string[] = []
   app.addHook('onRequest', async (_request, reply) => { reply.header('x-host', 'Ada').header('content-security-policy', 'none') })
@@ -174,7 +174,7 @@ test('to the host, the doc pages are routes like any other', async t => {
   ])
 })
 
-test('the document beside an Item of the host has both, and under a prefix leads to where its paths begin', async t => {
+test('the document contains our Item and the Item of a host, and its server URL is correct under a prefix', async t => {
   const app = host(t)
   app.addSchema({ $id: 'Item', type: 'object', properties: { colour: { type: 'string' } } })
   app.register(async function scope (scope) {
@@ -190,7 +190,7 @@ test('the document beside an Item of the host has both, and under a prefix leads
   t.same(Object.keys(components.schemas['ItemsUsers.Item'].properties), ['id', 'name', 'price'])
 })
 
-test('a store may take its time', async t => {
+test('a store can be asynchronous', async t => {
   const app = host(t)
   const later = <T>(value: T) => new Promise<T>(resolve => setImmediate(resolve, value))
   const slow: Store<Item> = {
@@ -210,7 +210,7 @@ test('a store may take its time', async t => {
   t.equal((await app.inject({ method: 'DELETE', url: '/users/7' })).statusCode, 404)
 })
 
-test('a store may be one for each request, and a collection alone is in memory unless it is said', async t => {
+test('each request can have its own store, and a single collection is in memory by default', async t => {
   const stores = new Map(['a', 'b'].map(name => [name, {
     items: memory<Item>({ schema: Item, seed: [{ ...item, name }] }),
     users: memory<User>({ schema: User, seed: [] })
@@ -231,7 +231,7 @@ test('a store may be one for each request, and a collection alone is in memory u
   t.same((await app.inject({ url: '/api/users', headers: { tenant: 'a' } })).json(), [])
 })
 
-test('the store of a request has all methods of a store, in a request alone', async t => {
+test('the store of a request has all methods of a store, and works only in a request', async t => {
   const own = { items: memory<Item>({ schema: Item, seed: [item] }), users: memory<User>({ schema: User, seed: [{ id: 1, name: 'Ada' }] }) }
   const app = host(t)
   app.register(async function scope (scope) {
@@ -246,13 +246,13 @@ test('the store of a request has all methods of a store, in a request alone', as
   t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1' })).statusCode, 204)
 })
 
-test('a host that gives no store for a collection learns so at startup', async t => {
+test('a missing store for a collection is reported at startup', async t => {
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: { items: memory<Item>({ schema: Item, seed: [] }) } as never })
   await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: 'The option store has no store for the collection users.' })
 })
 
-test('a schema of one\'s own is validated and explained in the same way', async t => {
+test('other schemas are validated and explained in the same way', async t => {
   const app = host(t)
   const Code = { $id: 'Code', type: 'string', pattern: '^[a-z]+$', description: 'small letters', maxLength: 3 }
   await app.register(validation)
@@ -275,9 +275,9 @@ function host (t: Test, options: FastifyServerOptions = {}) {
   return app
 }
 
-test('an address that is none is refused, and stores of a host\'s own are used as they are', async t => {
+test('an invalid store address is rejected, and the own stores of a host are used', async t => {
   await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {
-    message: 'The store must be memory, sqlite:PATH or postgres://…'
+    message: 'The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.'
   })
   const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]' }), removeFirst: () => false, size: () => 1 }
   const app = host(t)

@@ -22,7 +22,7 @@ import { build, invalidBody } from '../support/helper.js'
 const item = JSON.stringify({ id: 7, name: 'Kettle', price: 1.5 })
 
 onEveryEngine((t, address) => {
-  t.test('every request has the async context that was set around it', async t => {
+  t.test('every request has the async context that was set around its request event', async t => {
     const app = build(t, { DATABASE_URL: address() })
     const contexts = new AsyncLocalStorage<string>()
     // as an APM does
@@ -44,7 +44,7 @@ onEveryEngine((t, address) => {
     t.same(await wrongContexts(app, contexts), [])
   })
 
-  t.test('a GET that is pipelined behind a POST sees the new record, and behind a DELETE does not see it', async t => {
+  t.test('a GET that is pipelined after a POST sees the new record, and after a DELETE does not see it', async t => {
     const { port } = await listen(build(t, { DATABASE_URL: address() }))
     const user = JSON.stringify({ id: 7, name: 'Alan' })
     const { send, socket } = connection(`http://127.0.0.1:${port}`)
@@ -84,7 +84,7 @@ async function wrongContexts (app: FastifyInstance, contexts: AsyncLocalStorage<
   return seen === 8 * 106 * 4 ? wrong : [`${seen} looks`]
 }
 
-test('a request that throws before any hook does not affect the requests that came with it', async t => {
+test('a request that throws does not affect the other requests of its batch', async t => {
   const script = `
     import { connect } from 'node:net'
     import Fastify from 'fastify'
@@ -109,7 +109,7 @@ test('a request that throws before any hook does not affect the requests that ca
   t.equal(stdout, '20 20\n')
 })
 
-test('a client that pipelines requests and does not read has few of them handled', async t => {
+test('only few pipelined requests of a client that does not read are handled', async t => {
   const app = build(t)
   let handled = 0
   app.addHook('onRequest', async () => { handled++ })
@@ -147,7 +147,7 @@ test('pipelined requests are all answered when the client reads', async t => {
   t.equal(text.match(/HTTP\/1.1 404/g)?.length, 1)
 })
 
-test('requests behind one that is refused are not handled, also while the one before it is', async t => {
+test('requests after a rejected one are not handled, also while an earlier one is in progress', async t => {
   const app = host(t)
   const handled: string[] = []
   let finish = () => {}
@@ -169,7 +169,7 @@ test('requests behind one that is refused are not handled, also while the one be
   }
 })
 
-test('every response tells what happens to its connection and when it was sent', async t => {
+test('every response has a Connection and a Date header', async t => {
   for (const draining of [false, true]) {
     const app = build(t, { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '100', CORS_ORIGIN: 'https://example.com' })
     const { port } = await listen(app)
@@ -208,7 +208,7 @@ test('every response tells what happens to its connection and when it was sent',
   }
 })
 
-test('an HTTP/1.0 client that keeps its connection is told so on errors too', async t => {
+test('an HTTP/1.0 keep-alive client is told on errors too that the connection stays open', async t => {
   const { port } = await listen(build(t))
   const { send, socket } = connection(`http://127.0.0.1:${port}`)
   for (const [path, status] of [['/api/items/9', 404], ['/api/items/x', 400], ['/nope', 404], ['/api/items/1', 200]] as const) {
@@ -219,7 +219,7 @@ test('an HTTP/1.0 client that keeps its connection is told so on errors too', as
   socket.destroy()
 })
 
-test('a Host that is missing, sent twice or invalid is 400', async t => {
+test('a missing, duplicate or invalid Host is answered with 400', async t => {
   const { port } = await listen(build(t))
   const get = async (...hosts: string[]) => {
     const text = await exchange(port, `GET /api/items HTTP/1.1\r\n${hosts.map(host => `Host: ${host}\r\n`).join('')}Connection: close\r\n\r\n`)
@@ -234,7 +234,7 @@ test('a Host that is missing, sent twice or invalid is 400', async t => {
   t.same((await get()).body, invalidBody('headers', ['/host', 'is required']))
 })
 
-test('a request that is refused by its headers gets no 100 Continue, and its connection is closed', async t => {
+test('a request that is rejected because of its headers gets no 100 Continue, and its connection is closed', async t => {
   const { port } = await listen(build(t, { AUTH_TOKENS: 'one' }))
   const expectant = (path: string, ...headers: string[]) => exchange(port, `POST ${path} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n${headers.join('\r\n')}\r\n\r\n`)
   for (const [status, text] of [
@@ -248,7 +248,7 @@ test('a request that is refused by its headers gets no 100 Continue, and its con
   }
 })
 
-test('a request that is not refused gets 100 Continue once, when its body is read', async t => {
+test('a valid request gets 100 Continue once, when its body is read', async t => {
   const { port } = await listen(build(t))
   for (const [headers, after] of [['', /keep-alive/], ['Connection: close\r\n', /close/]] as const) {
     const client = open(port)
@@ -263,14 +263,14 @@ test('a request that is not refused gets 100 Continue once, when its body is rea
   }
 })
 
-test('a connection that cannot be written to any more is closed when its request is refused', async t => {
+test('a connection that is no longer writable is closed when its request is rejected', async t => {
   const app = host(t)
   const socket = new PassThrough().end()
   httpServerOptions.clientErrorHandler.call(app, Object.assign(new Error('malformed'), { code: 'HPE_INVALID' }) as never, socket as never)
   t.ok(socket.destroyed)
 })
 
-test('the options serve HTTPS, and refuse HTTP/2 with a clear error', async t => {
+test('httpServerOptions work with https, and fail with a clear error with http2', async t => {
   const app = Fastify({ ...httpServerOptions, https: { key, cert } })
   t.teardown(() => app.close())
   app.register(connections, { stalledAfter: 60_000 })
@@ -289,7 +289,7 @@ test('the options serve HTTPS, and refuse HTTP/2 with a clear error', async t =>
   }
 })
 
-test('localhost is every address that it has', async t => {
+test('localhost listens on all its addresses', async t => {
   const { lookup } = dns
   t.teardown(() => { dns.lookup = lookup })
   const twoAddresses = [{ address: '127.0.0.1', family: 4 }, { address: '127.0.0.2', family: 4 }, { address: '192.0.2.1', family: 4 }]

@@ -1,8 +1,6 @@
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
-import { Config } from '../../schemas/config.js'
 import { readConfig } from '../../src/config.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
@@ -22,7 +20,7 @@ const defaults = {
   SHUTDOWN_TIMEOUT: 8000
 }
 
-test('a fault in the configuration is named with what the variable must be', async t => {
+test('each invalid variable is reported with what it must be', async t => {
   for (const [env, message] of [
     [{ HOST: '' }, 'HOST must not be empty'],
     [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent'],
@@ -31,7 +29,7 @@ test('a fault in the configuration is named with what the variable must be', asy
   ] as const) t.throws(() => readConfig(env), { message: new RegExp(`^  ${message}$`, 'm') })
 })
 
-test('the configuration has its defaults, reads its variables and ignores all others', async t => {
+test('the configuration has defaults, reads its variables and ignores others', async t => {
   t.same(readConfig({}), {
     ...defaults, PORT: 3000, API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
   })
@@ -41,47 +39,39 @@ test('the configuration has its defaults, reads its variables and ignores all ot
   t.equal(readConfig().PORT, 3000)
 })
 
-test('the README lists every variable with its default and description', async t => {
-  const readme = await readFile('README.md', 'utf8')
-  for (const [name, { default: value, description }] of Object.entries(Config.properties)) {
-    t.match(readme, `| \`${name}\` | ${value === undefined ? '–' : `\`${value}\``} | ${description} |`)
-  }
-  t.equal(readme.match(/^\| `[A-Z_]+` \|/gm)?.length, Object.keys(Config.properties).length)
-})
-
-test('a bad configuration ends the process with one message that names every fault', async t => {
+test('an invalid configuration ends the process with one message that lists all problems', async t => {
   const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_POOL_SIZE: '1', BODY_LIMIT: '0', DOCS: 'yes' }, { built: true })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
   t.equal(server.errors(), [
-    'The environment does not configure the service:',
+    'Invalid configuration:',
     '  HOST must not be empty',
     '  PORT must be an integer',
     '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
-    '  API_PREFIX must be a path such as `/api`, or several between commas, under which the collections are served',
-    '  DATABASE_URL must be `memory`, `sqlite:PATH` or `postgres://…`, where the collections are kept',
+    '  API_PREFIX must be a path such as /api, or several paths separated by commas',
+    '  DATABASE_URL must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',
     '  DATABASE_POOL_SIZE must be at least 2',
     '  BODY_LIMIT must be at least 1',
-    '  DOCS must be a boolean',
+    '  DOCS must be true or false',
     ''
   ].join('\n'))
 })
 
-test('a port that is taken is one clear line', async t => {
+test('a PORT that is in use ends the process with one clear line', async t => {
   const { port } = await takenPort(t)
   const server = start(t, { PORT: String(port) }, { built: true })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
-  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is taken; set PORT to another one.\n`)
+  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is in use. Set PORT to another port.\n`)
 })
 
-test('an address that cannot be listened on is one clear line', async t => {
+test('a HOST that cannot be used ends the process with one clear line', async t => {
   const server = start(t, { HOST: '/dev/null/x' })
   t.same(await server.exit, [1, null])
   t.match(server.errors(), /^Cannot listen on \/dev\/null\/x:0: .+\.\n$/)
 })
 
-test('it says where it is, logs one line a request, but for probes, and ends on SIGINT', async t => {
+test('the service logs its address and one line per request, except probes, and stops on SIGINT', async t => {
   const server = start(t)
   const url = await server.url
   t.equal((await fetch(`${url}/api/items?x=1`)).status, 200)
@@ -100,7 +90,7 @@ test('it says where it is, logs one line a request, but for probes, and ends on 
   t.equal(lines.length, 4)
 })
 
-test('without the pages, it does not speak of them', async t => {
+test('with DOCS=false, the documentation pages are not served or mentioned', async t => {
   const server = start(t, { DOCS: 'false', API_PREFIX: '/v2' }, { built: true })
   const url = await server.url
   t.equal(JSON.parse(server.output().trim()).msg, `API at ${url}/v2`)
@@ -110,7 +100,7 @@ test('without the pages, it does not speak of them', async t => {
   t.same(await server.exit, [0, null])
 })
 
-test('on SIGTERM readiness turns 503, requests in flight finish and the process exits 0', async t => {
+test('after SIGTERM, readiness is 503, open requests finish and the process exits with 0', async t => {
   const server = start(t, {}, { built: true })
   const url = await server.url
   const { port } = new URL(url)
@@ -129,7 +119,7 @@ test('on SIGTERM readiness turns 503, requests in flight finish and the process 
   t.same(await server.exit, [0, null])
 })
 
-test('connections that nobody has used do not hold it up', async t => {
+test('unused connections do not delay the shutdown', async t => {
   const server = start(t, { SHUTDOWN_TIMEOUT: '60000' }, { built: true })
   const { port } = new URL(await server.url)
   const unused = open(Number(port))
@@ -140,7 +130,7 @@ test('connections that nobody has used do not hold it up', async t => {
   t.equal(String(await unused.received), '')
 })
 
-test('a signal that comes twice at once, as Ctrl-C does through npm, is one', async t => {
+test('two signals at once, as with Ctrl-C and npm, count as one', async t => {
   for (const pause of [0, 1, 50]) {
     const server = start(t, { DOCS: 'false' }, { built: true })
     const { port } = new URL(await server.url)
@@ -157,7 +147,7 @@ test('a signal that comes twice at once, as Ctrl-C does through npm, is one', as
   }
 })
 
-test('a second signal ends it at once', async t => {
+test('a second signal exits at once', async t => {
   const server = start(t)
   const { port } = new URL(await server.url)
   const hanging = open(Number(port))
@@ -171,7 +161,7 @@ test('a second signal ends it at once', async t => {
   t.match(server.output(), /second SIGTERM, exiting/)
 })
 
-test('an error that nobody caught is logged and ends it', async t => {
+test('an uncaught error is logged and ends the process', async t => {
   const server = start(t, {}, { script: 'process.on("SIGWINCH", () => { throw new Error("boom") })' })
   await server.url
   server.process.kill('SIGWINCH')
@@ -179,20 +169,20 @@ test('an error that nobody caught is logged and ends it', async t => {
   t.match(server.output(), /"level":60.*boom.*"msg":"closing after an error"/)
 })
 
-test('an error of our own at the start is shown with its stack', async t => {
+test('an unexpected error during startup is shown with its stack', async t => {
   const server = start(t, {}, { script: 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }' })
   t.same(await server.exit, [1, null])
   t.match(server.output(), /Error: boom\\n +at /)
 })
 
-test('a port that is taken is one clear line, and the end, whatever else has started', async t => {
+test('a PORT that is in use ends the process, also if the metrics server has started', async t => {
   const { port } = await takenPort(t)
   const server = start(t, { PORT: String(port), METRICS_PORT: '0', RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1', LOG_LEVEL: 'silent' })
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is taken; set PORT to another one\.\n$/)
+  t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is in use\. Set PORT to another port\.\n$/)
 })
 
-test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and then closes', async t => {
+test('after SIGTERM, the service keeps serving for SHUTDOWN_DELAY with readiness at 503, and then closes', async t => {
   const serving = start(t, { SHUTDOWN_DELAY: '600000' }, { built: true })
   const url = await serving.url
   serving.process.kill('SIGTERM')
@@ -211,7 +201,7 @@ test('on SIGTERM it serves on for SHUTDOWN_DELAY, with readiness at 503, and the
   t.ok(performance.now() - began >= 700)
 })
 
-test('a signal that comes before it serves ends it at once', async t => {
+test('a signal during startup exits at once', async t => {
   const { server: taken, port } = await takenPort(t)
   const server = start(t, { SHUTDOWN_DELAY: '600000', SHUTDOWN_TIMEOUT: '1000', DATABASE_URL: `postgres://127.0.0.1:${port}/x`, DATABASE_TIMEOUT: '4000' }, { built: true })
   await Promise.race([once(taken, 'connection'), server.exit])
@@ -219,7 +209,7 @@ test('a signal that comes before it serves ends it at once', async t => {
   t.ok(await server.exit, 'not after ten minutes')
 })
 
-test('a request that never ends is given SHUTDOWN_TIMEOUT', async t => {
+test('a request that does not end is aborted after SHUTDOWN_TIMEOUT', async t => {
   const server = start(t, { SHUTDOWN_TIMEOUT: '300', DOCS: 'false' })
   const { port } = new URL(await server.url)
   const slow = open(Number(port))

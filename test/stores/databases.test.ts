@@ -10,7 +10,7 @@ import { until } from '../support/until.js'
 
 const json = { 'content-type': 'application/json' }
 
-onDatabases('writes that come together share transactions, and a record that is refused fails alone', async (t, { url, sql, transactions, refuseNegative }) => {
+onDatabases('simultaneous writes share transactions, and a rejected record fails alone', async (t, { url, sql, transactions, refuseNegative }) => {
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
   const before = await transactions()
@@ -25,11 +25,11 @@ onDatabases('writes that come together share transactions, and a record that is 
   const statuses = (await Promise.all(mixed.map(post))).map(({ statusCode, body }) => ({ statusCode, body }))
   t.same(statuses, mixed.map(record => record.price > 0
     ? { statusCode: 201, body: JSON.stringify(record) }
-    : { statusCode: 400, body: JSON.stringify(invalidBody('body', ['', 'is refused by the database'])) }))
+    : { statusCode: 400, body: JSON.stringify(invalidBody('body', ['', 'is rejected by the database'])) }))
   t.same((await app.inject('/api/items')).json().slice(201), mixed.filter(({ price }) => price > 0))
 })
 
-onDatabases('after kills, everything is sent again with its key, and is there once', async (t, { url, crash }) => {
+onDatabases('after kills, all requests are retried with their keys and each record exists once', async (t, { url, crash }) => {
   const asked = new Map<number, string>()
   let next = 2
   let created = 0
@@ -65,7 +65,7 @@ onDatabases('after kills, everything is sent again with its key, and is there on
   t.same(users.map(({ id }) => id).sort((a, b) => a - b), [1, ...asked.keys()])
 })
 
-onDatabases('a key whose first request waits for the database is 409, and what is refused uses no key', async (t, { url, sql, hold, refuseNegative }) => {
+onDatabases('a key whose first request waits for the database is answered with 409, and a rejected request does not use up its key', async (t, { url, sql, hold, refuseNegative }) => {
   const apps = [1, 2].map(() => build(t, { DATABASE_URL: url }))
   const post = (app = apps[0], payload = item(7)) =>
     app?.inject({ method: 'POST', url: '/api/items', payload, headers: { 'idempotency-key': 'a' } })
@@ -78,7 +78,7 @@ onDatabases('a key whose first request waits for the database is 409, and what i
   await apps[0]?.inject('/api/items/1') // until that waits
   const second = await post()
   t.equal(second?.statusCode, 409)
-  t.same(second?.json(), { detail: 'A request with this Idempotency-Key is being served' })
+  t.same(second?.json(), { detail: 'A request with this Idempotency-Key is in progress' })
   // SQLite has one writer, so another process waits for its turn, and learns then what the first one did.
   const elsewhere = post(apps[1])
   await (url.startsWith('sqlite') ? apps[1]?.inject('/api/items/1') : elsewhere)
@@ -89,7 +89,7 @@ onDatabases('a key whose first request waits for the database is 409, and what i
   t.equal((await apps[0]?.inject('/api/items'))?.json().length, 2)
 })
 
-onDatabases('large records that come together are written in groups that fit in memory', async (t, { url, transactions }) => {
+onDatabases('simultaneous large records are written in batches of limited size', async (t, { url, transactions }) => {
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
   const before = await transactions()
@@ -101,7 +101,7 @@ onDatabases('large records that come together are written in groups that fit in 
   t.ok(groups >= 3, `${groups} groups of 8 records of 300,000 characters`)
 })
 
-onDatabases('four instances that start at once create the collections once, and never again', async (t, { url, sql }) => {
+onDatabases('four instances that start at the same time create the tables once', async (t, { url, sql }) => {
   const servers = Array.from({ length: 4 }, () => start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true }))
   const [first] = await Promise.all(servers.map(server => server.url))
   t.same(await fetch(`${first}/api/users`).then(response => response.json()), [{ id: 1, name: 'Ada' }])
@@ -115,14 +115,14 @@ onDatabases('four instances that start at once create the collections once, and 
   t.same(await sql("select * from collections where name in ('items', 'users') order by name"), [{ name: 'items', version: 1 }, { name: 'users', version: 1 }])
 })
 
-onDatabases('a person can query the columns by their types', async (t, { url, sql }) => {
+onDatabases('the columns of the tables have the types of the fields', async (t, { url, sql }) => {
   const app = build(t, { DATABASE_URL: url })
   await app.inject({ method: 'POST', url: '/api/items', payload: { id: 7, name: 'Kettle', price: 0.1 } })
   const rows = await sql('select position, id, name, price from items where price < 1 and name like \'K%\' and id > 5')
   t.same(rows.map(Object.values).map(values => values.map(String)), [['2', '7', 'Kettle', '0.1']])
 })
 
-onDatabases('a database of an older version is brought up, and one of a newer version is refused', async (t, { url, sql }) => {
+onDatabases('tables of an older version are upgraded, and those of a newer version are rejected', async (t, { url, sql }) => {
   const upgrades = ["alter table things add column colour text not null default 'red'", "update things set colour = 'blue' where id = 2"]
   for (const version of [1, 2, 3, 3]) {
     const engine = await engineAt(url, databaseDefaults)
@@ -135,7 +135,7 @@ onDatabases('a database of an older version is brought up, and one of a newer ve
     ['1 red', '1 red', '2 blue', '3 red', '3 red'])
   const older = await engineAt(url, databaseDefaults)
   await t.rejects(Promise.resolve(older.open(things)), {
-    message: 'The collection things is at version 3, made by a newer release; this one knows it up to 1.'
+    message: 'The table things in DATABASE_URL has version 3, but this release supports only up to version 1. Use a newer release.'
   })
   await older.close()
 
@@ -144,18 +144,18 @@ onDatabases('a database of an older version is brought up, and one of a newer ve
   const server = start(t, { DATABASE_URL: url })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
-  t.equal(server.errors(), 'The collection users is at version 9, made by a newer release; this one knows it up to 1.\n')
+  t.equal(server.errors(), 'The table users in DATABASE_URL has version 9, but this release supports only up to version 1. Use a newer release.\n')
 })
 
-onDatabases('a table of somebody else is left alone', async (t, { url, sql }) => {
+onDatabases('an existing table of another application is left unchanged', async (t, { url, sql }) => {
   await sql('create table users (name text)')
   const server = start(t, { DATABASE_URL: url }, { built: true })
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Cannot open the database: .*"?users"? already exists.*\.\n$/)
+  t.match(server.errors(), /^Cannot open the database in DATABASE_URL: .*"?users"? already exists.*\n$/)
   t.same(await sql('select * from users'), [])
 })
 
-onDatabases('a table that is lost is a 500, which a try again does not mend', async (t, { url, sql }) => {
+onDatabases('a missing table is answered with 500', async (t, { url, sql }) => {
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
   await sql('drop table items')
@@ -166,7 +166,7 @@ onDatabases('a table that is lost is a 500, which a try again does not mend', as
   }
 })
 
-onPostgres('what one instance acknowledges, the others give in their next answer', async (t, server) => {
+onPostgres('what one instance acknowledges, the others return at once', async (t, server) => {
   const env = { DATABASE_URL: server.database(), DOCS: 'false' }
   const urls = await Promise.all([1, 2, 3].map(() => start(t, env, { built: true }).url))
   for (let id = 100; id < 120; id++) {
@@ -188,7 +188,7 @@ onPostgres('what one instance acknowledges, the others give in their next answer
   t.equal(removals.filter(({ status }) => status === 404).length, 10)
 })
 
-onPostgres('what a trigger refuses fails alone, and costs no connection', async (t, server) => {
+onPostgres('a record that a trigger rejects fails alone, and its connection is kept', async (t, server) => {
   const url = server.database()
   const app = build(t, { DATABASE_URL: url })
   await app.ready()

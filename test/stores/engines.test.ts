@@ -11,7 +11,7 @@ import { build } from '../support/helper.js'
 import { start } from '../support/process.js'
 import { until } from '../support/until.js'
 
-test('on SQLite, a closed service leaves one file, whatever its name', async t => {
+test('on SQLite, only one file is left after a shutdown, whatever its name', async t => {
   const folder = newFolder(t)
   for (const name of ['items.db', ':memory:', 'file:items?mode=memory', 'http:items']) {
     const app = build(t, { DATABASE_URL: `sqlite:${folder}/${name}` })
@@ -24,7 +24,7 @@ test('on SQLite, a closed service leaves one file, whatever its name', async t =
   }
 })
 
-test('on SQLite, what is refused by a rollback fails its whole group, and nothing of it is stored', async t => {
+test('on SQLite, a rollback fails the whole batch, and nothing of it is stored', async t => {
   const path = `${newFolder(t)}/items.db`
   const app = build(t, { DATABASE_URL: `sqlite:${path}` })
   await app.ready()
@@ -37,7 +37,7 @@ test('on SQLite, what is refused by a rollback fails its whole group, and nothin
   t.equal((await app.inject('/api/items')).json().length, 1)
 })
 
-test('on SQLite, a file that is removed is not written to', async t => {
+test('on SQLite, writes to a removed file are answered with 503', async t => {
   const folder = newFolder(t)
   const engine = await engineAt(`sqlite:${folder}/items.db`, { timeout: 100, poolSize: 2 })
   t.teardown(engine.close)
@@ -52,7 +52,7 @@ test('on SQLite, a file that is removed is not written to', async t => {
   t.equal(await store.append(item(1)), JSON.stringify(item(1)))
 })
 
-test('on SQLite, while another process writes, reads go on; writes wait, and are asked to come again', async t => {
+test('on SQLite, while another process writes, reads work, and writes wait and then get 503', async t => {
   const path = `${newFolder(t)}/items.db`
   const app = build(t, { DATABASE_URL: `sqlite:${path}`, DATABASE_TIMEOUT: '2000' })
   await app.ready()
@@ -69,7 +69,7 @@ test('on SQLite, while another process writes, reads go on; writes wait, and are
   for (const response of [await refused, await another]) {
     t.equal(response.statusCode, 503)
     t.equal(response.headers['retry-after'], '1')
-    t.equal(response.body, '{"detail":"The database cannot serve for the moment"}')
+    t.equal(response.body, '{"detail":"The database is unavailable"}')
   }
   const patient = post(4)
   t.equal((await app.inject('/api/items')).statusCode, 200)
@@ -79,7 +79,7 @@ test('on SQLite, while another process writes, reads go on; writes wait, and are
   other.close()
 })
 
-onPostgres('while the server hangs, is down, or has cut the connections, answers are 503 in time; then all is well again', async (t, server) => {
+onPostgres('while the server hangs, is down, or has closed the connections, responses are 503 in time; then the service recovers', async (t, server) => {
   const url = server.database()
   const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '500' })
   const requests = [
@@ -112,7 +112,7 @@ onPostgres('while the server hangs, is down, or has cut the connections, answers
     for (const response of responses) {
       t.equal(response.statusCode, 503)
       t.equal(response.headers['retry-after'], '1')
-      t.equal(response.body, '{"detail":"The database cannot serve for the moment"}')
+      t.equal(response.body, '{"detail":"The database is unavailable"}')
     }
     t.equal((await app.inject('/livez')).statusCode, 200)
   }
@@ -135,7 +135,7 @@ onPostgres('while the server hangs, is down, or has cut the connections, answers
   }
 })
 
-test('a database that cannot be opened is one clear line, and no password in it', async t => {
+test('a database that cannot be opened ends the process with one clear line without the password', async t => {
   const folder = newFolder(t)
   writeFileSync(`${folder}/text`, 'no database, but a text that is long enough to be taken for one'.repeat(100))
   const noDriver = (name: string) => `import { register } from 'node:module'
@@ -144,16 +144,16 @@ test('a database that cannot be opened is one clear line, and no password in it'
     }\`))`
   const [user, rest] = postgres ? postgres.url.split('open%20sesame') : []
   for (const [url, message, script] of [
-    ['sqlite:/proc/items.db', /^Cannot open the database: ENOENT.*\/proc\/items.db'\.\n$/],
-    [`sqlite:${folder}`, /^Cannot open the database: EISDIR.*\.\n$/],
-    [`sqlite:${folder}/text`, 'Cannot open the database: file is not a database.\n'],
-    ['postgres://ada:sesame@127.0.0.1:1/items', 'Cannot open the database: connect ECONNREFUSED 127.0.0.1:1.\n'],
-    ['postgres://ada:sesame@localhost:1/items', /^Cannot open the database: .*ECONNREFUSED.*\.\n$/],
-    ['postgres://ada:sesame@nowhere.invalid/items', /^Cannot open the database: getaddrinfo .* nowhere.invalid\.\n$/],
-    ['postgres://ada:sesame@[/items', /^Cannot open the database: .*\.\n$/],
-    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database: password authentication failed for user "ada".\n']] as const : [],
-    ['sqlite:./items.db', 'What is configured needs the package libsql, which is not installed; npm install libsql does it.\n', noDriver('libsql')],
-    ['postgres://ada:sesame@db/items', 'What is configured needs the package pg, which is not installed; npm install pg does it.\n', noDriver('pg')]
+    ['sqlite:/proc/items.db', /^Cannot open the database in DATABASE_URL: ENOENT.*\/proc\/items.db'\n$/],
+    [`sqlite:${folder}`, /^Cannot open the database in DATABASE_URL: EISDIR.*\n$/],
+    [`sqlite:${folder}/text`, 'Cannot open the database in DATABASE_URL: file is not a database\n'],
+    ['postgres://ada:sesame@127.0.0.1:1/items', 'Cannot open the database in DATABASE_URL: connect ECONNREFUSED 127.0.0.1:1\n'],
+    ['postgres://ada:sesame@localhost:1/items', /^Cannot open the database in DATABASE_URL: .*ECONNREFUSED.*\n$/],
+    ['postgres://ada:sesame@nowhere.invalid/items', /^Cannot open the database in DATABASE_URL: getaddrinfo .* nowhere.invalid\n$/],
+    ['postgres://ada:sesame@[/items', /^Cannot open the database in DATABASE_URL: .*\n$/],
+    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"\n']] as const : [],
+    ['sqlite:./items.db', 'DATABASE_URL needs the package libsql, which is not installed. Run: npm install libsql\n', noDriver('libsql')],
+    ['postgres://ada:sesame@db/items', 'DATABASE_URL needs the package pg, which is not installed. Run: npm install pg\n', noDriver('pg')]
   ] as const) {
     const server = start(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }, { built: true, script })
     t.same(await server.exit, [1, null], url)
@@ -164,12 +164,12 @@ test('a database that cannot be opened is one clear line, and no password in it'
   }
 })
 
-test('a server that accepts and says nothing is given up on in time', async t => {
+test('a server that accepts connections and does not answer is a startup error after DATABASE_TIMEOUT', async t => {
   const silent = createServer().listen(0, '127.0.0.1')
   t.teardown(() => silent.close())
   await once(silent, 'listening')
   const { port } = silent.address() as AddressInfo
   const server = start(t, { DATABASE_URL: `postgres://ada:sesame@127.0.0.1:${port}/items`, DATABASE_TIMEOUT: '300' })
   t.same(await server.exit, [1, null])
-  t.equal(server.errors(), 'Cannot open the database: timeout expired.\n')
+  t.equal(server.errors(), 'Cannot open the database in DATABASE_URL: timeout expired\n')
 })

@@ -96,7 +96,7 @@ onDatabases('of a hundred thousand items', async (t, { url, sql, itemsTo, openLi
   })
 })
 
-onDatabases('HEAD on a long list does not read it, and a list that nobody reads is given up', async (t, { url, sql, itemsTo, openLists }) => {
+onDatabases('HEAD does not read a long list, and a list that is not read is closed', async (t, { url, sql, itemsTo, openLists }) => {
   const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '500' })
   app.addHook('onSend', async (request, _reply, payload) => request.headers['x-replace'] ? 'replaced' : payload)
   await app.ready()
@@ -109,7 +109,7 @@ onDatabases('HEAD on a long list does not read it, and a list that nobody reads 
   t.pass('given up')
 })
 
-onDatabases('a list that is being read when the service closes is read to its end', async (t, { url, sql, itemsTo }) => {
+onDatabases('a list that is being sent during shutdown is sent to its end', async (t, { url, sql, itemsTo }) => {
   const server = start(t, { DATABASE_URL: url, DOCS: 'false', SHUTDOWN_TIMEOUT: '60000' }, { built: true })
   const api = `${await server.url}/api/items`
   await sql(itemsTo(20_000))
@@ -135,7 +135,7 @@ function reader (url: string, agent = 'undefined') {
   return { begun, list: begun.then(() => text(child.stdout)).then(JSON.parse) }
 }
 
-test('on SQLite, no list holds the event loop for long', async t => {
+test('on SQLite, a list does not block the event loop', async t => {
   const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
   const store = await engine.open<Item>({ ...things, seed: [] })
@@ -154,7 +154,7 @@ test('on SQLite, no list holds the event loop for long', async t => {
   t.ok(turns >= pieces / 8, `others had ${turns} turns meanwhile`)
 })
 
-test('on SQLite, so many lists are read at once, and one more is asked to come again', async t => {
+test('on SQLite, the number of lists that are read at once is limited, and one more gets 503', async t => {
   const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
   const store = await engine.open<Item>({ ...things, seed: [] })
@@ -170,7 +170,7 @@ test('on SQLite, so many lists are read at once, and one more is asked to come a
   for (const list of lists) list.destroy()
 })
 
-onPostgres('so many lists are read at once; one more waits, and is asked to come again', async (t, server) => {
+onPostgres('the number of lists that are read at once is limited; one more waits and then gets 503', async (t, server) => {
   const engine = await engineAt(server.database(), { timeout: 3000, poolSize: 4 })
   t.teardown(engine.close)
   const store = await engine.open<Item>({ ...things, seed: [] })
@@ -184,7 +184,7 @@ onPostgres('so many lists are read at once; one more waits, and is asked to come
   t.equal(await store.first(1), JSON.stringify(item(1)))
 })
 
-onPostgres('a list whose connection is cut is a 503, or ends where it is', async (t, server) => {
+onPostgres('a list whose database connection is lost is answered with 503, or its connection is closed', async (t, server) => {
   const url = new URL(server.database())
   const port = Number(url.port)
   let cutAt = 'nothing'

@@ -50,12 +50,12 @@ async function logsOutage (t: Test, address: string, stop: () => Promise<void>, 
   }
 }
 
-test('the errors of a store of one\'s own have the answers of ours', async t => {
+test('errors of custom stores have the same responses as ours', async t => {
   const errors: [Error, number, string][] = [
-    [new StoreUnavailableError(), 503, 'The database cannot serve for the moment'],
-    [new NoIdLeftError(), 503, 'No id is left for another record'],
-    [new IdempotencyKeyInUseError(), 409, 'A request with this Idempotency-Key is being served'],
-    [new IdempotencyKeyReusedError(), 422, 'This Idempotency-Key stands for another request'],
+    [new StoreUnavailableError(), 503, 'The database is unavailable'],
+    [new NoIdLeftError(), 503, 'No more ids can be generated'],
+    [new IdempotencyKeyInUseError(), 409, 'A request with this Idempotency-Key is in progress'],
+    [new IdempotencyKeyReusedError(), 422, 'Idempotency-Key was already used with a different request body'],
     [new NotStorableError('/name', 'must be short'), 400, 'Invalid body: name must be short.']
   ]
   for (const [error, status, detail] of errors) {

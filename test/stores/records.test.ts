@@ -123,7 +123,7 @@ onEveryEngine((t, address, name) => {
     t.equal(new Set(ids).size, ids.length)
   })
 
-  t.test('a record with optional fields and every type of JSON comes back as it was sent', async t => {
+  t.test('a record with optional fields and every JSON type is returned unchanged', async t => {
     const url = address()
     const collection = { name: 'samples', schema: sampleSchema, seed: [full] }
     const engine = await engineAt(url, databaseDefaults)
@@ -155,7 +155,7 @@ onEveryEngine((t, address, name) => {
     }
   })
 
-  t.test('a type that JSON does not have fails at startup, and names the field', async t => {
+  t.test('a schema with a type that JSON does not have fails at startup, and the field is named', async t => {
     const engine = await engineAt(address(), databaseDefaults)
     t.teardown(engine.close)
     for (const [schema, type] of [
@@ -169,7 +169,7 @@ onEveryEngine((t, address, name) => {
       [Type.Tuple([Type.String(), Type.Symbol()]), 'symbol']
     ] as [TSchema, string][]) {
       await t.rejects(async () => engine.open({ name: 'things', schema: Type.Object({ id: Id, since: schema }), seed: [] }),
-        new StartupError(`The field since cannot be stored: ${type} is not a type of JSON.`))
+        new StartupError(`The field since cannot be stored: ${type} is not a JSON type.`))
     }
     const Typed = Type.Object({ id: Id, type: Type.String(), other: Type.Object({ type: Type.String(), properties: Type.String() }) })
     await engine.open({ name: 'typed', schema: Typed, seed: [] })
@@ -177,7 +177,7 @@ onEveryEngine((t, address, name) => {
 
   if (name === 'memory') return
 
-  t.test('a person can query the columns of every type', async t => {
+  t.test('the columns of every type can be queried', async t => {
     const url = address()
     const engine = await engineAt(url, databaseDefaults)
     t.teardown(engine.close)
@@ -189,12 +189,12 @@ onEveryEngine((t, address, name) => {
     t.same(rows, [{ text: full.text, list: JSON.stringify(full.list), name: '' }, { text: '', list: '[]', name: null }])
   })
 
-  t.test('a string that the database cannot keep is refused, and its field is named', async t => {
+  t.test('a string that the database cannot store is rejected, and its field is named', async t => {
     const engine = await engineAt(address(), databaseDefaults)
     t.teardown(engine.close)
     const store = await engine.open<Sample>({ name: 'samples', schema: sampleSchema, seed: [] })
     for (const [value, message] of [
-      ['a\0b', 'must not contain the character NUL, which the database cannot keep'],
+      ['a\0b', 'must not contain the character NUL, which the database cannot store'],
       ['a\ud800', 'must be well-formed Unicode text']
     ] as const) {
       await t.rejects(async () => store.append({ ...small, text: value }), new NotStorableError('/text', message))
@@ -202,10 +202,10 @@ onEveryEngine((t, address, name) => {
     }
     t.equal(await store.size(), 0)
     await t.rejects(async () => engine.open<HasId>({ name: 'ranks', schema: Type.Object({ id: Id, position: Type.Integer() }), seed: [] }),
-      new StartupError('The field position cannot be stored: the table has a column of that name for the order.'))
+      new StartupError('The field position cannot be stored: the table has a column with this name for the order.'))
   })
 
-  t.test('when no id is left to generate, the answer is 503, and records with ids are still created', async t => {
+  t.test('when no more ids can be generated, POST answers 503, and records with ids can still be created', async t => {
     const url = address()
     const client = build(t, { DATABASE_URL: url })
     const app = build(t, { DATABASE_URL: url, ID_SOURCE: 'server' })
@@ -218,13 +218,13 @@ onEveryEngine((t, address, name) => {
     const answers = [...await Promise.all([post(), post(), post()]), await post('key')]
     t.same(answers.filter(({ statusCode }) => statusCode === 201).map(response => response.json().id), [largest - 2, largest])
     const refused = answers.filter(({ statusCode }) => statusCode !== 201)
-    t.same(refused.map(({ statusCode, body }) => [statusCode, body]), Array(2).fill([503, '{"detail":"No id is left for another record"}']))
+    t.same(refused.map(({ statusCode, body }) => [statusCode, body]), Array(2).fill([503, '{"detail":"No more ids can be generated"}']))
     t.equal((await client.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name: 'x' } })).statusCode, 201)
     t.equal((await client.inject('/api/users')).json().length, 5)
   })
 })
 
-test('the next id is the first one that no record has, and there is one up to 2^53 - 1', async t => {
+test('the next id is the first one that no record has, up to 2^53 - 1', async t => {
   t.equal(nextId(0, () => false), 1)
   t.equal(nextId(largest - 2, id => id < largest), largest)
   t.throws(() => nextId(largest - 2, () => true), new NoIdLeftError())

@@ -32,7 +32,7 @@ onEveryEngine((t, address, engine) => {
     return store
   }
 
-  t.test('a store equals a plain list, whatever is appended to it and removed from it', async t => {
+  t.test('a store behaves like an array, whatever is appended and removed', async t => {
     const model = [item(0, 'first')]
     const store = await open(t, model)
     let seed = 1
@@ -55,7 +55,7 @@ onEveryEngine((t, address, engine) => {
     t.equal(await read(store.list()), JSON.stringify(model))
   })
 
-  t.test('a list is what the serialiser of its schema gives, whole or in pieces', async t => {
+  t.test('a list equals the serialized records, in one piece or as a stream', async t => {
     const model: Item[] = []
     const store = await open(t, model)
     for (const size of [0, 1, 2, 999, 1000, 1001, 2000, 20_000]) {
@@ -70,7 +70,7 @@ onEveryEngine((t, address, engine) => {
     t.ok(await read(store.list()) === encodeList([...model, ...large]))
   })
 
-  t.test('a list is the collection as it was when it was asked for', async t => {
+  t.test('a list is the collection at the time of the call', async t => {
     for (const size of [2, 20_000]) {
       const model = Array.from({ length: size }, (_, id) => item(id, `number ${id}`))
       const store = await open(t, model)
@@ -84,14 +84,14 @@ onEveryEngine((t, address, engine) => {
     }
   })
 
-  t.test('records that come together are kept in the order of their coming', async t => {
+  t.test('simultaneous records are stored in order of arrival', async t => {
     const store = await open(t, [])
     const model = Array.from({ length: 1000 }, (_, n) => item(n % 7, `number ${n}`))
     t.same(await Promise.all(model.map(record => store.append(record))), model.map(encode))
     t.equal(await read(store.list()), JSON.stringify(model))
   })
 
-  t.test('a record without an id gets the next one, behind all that there are', async t => {
+  t.test('a record without an id gets the next one after the largest', async t => {
     const store = await open(t, [item(1, 'x'), item(-7, 'x'), item(40, 'x'), item(2 ** 53 - 1, 'x')])
     const fields = { name: 'y', price: 1 }
     t.equal(await store.append(fields), encode({ id: 41, ...fields }))
@@ -102,7 +102,7 @@ onEveryEngine((t, address, engine) => {
     t.equal(await store.size(), 6)
   })
 
-  t.test('of removals that come together, each removes one', async t => {
+  t.test('simultaneous removals each remove one record', async t => {
     const store = await open(t, [1, 2, 2, 2, 3].map((id, n) => item(id, `number ${n}`)))
     const removed = await Promise.all([2, 3, 2, 3, 9, 1e300].map(store.removeFirst))
     t.same(removed, [true, true, true, false, false, false])
@@ -115,7 +115,7 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
-test('in memory, a list is made once between two changes, and in pieces where it is long', async t => {
+test('in memory, a list is built once between two changes, and streamed if it is long', async t => {
   const store = memory<Item>({ schema: Item, seed: [] })
   for (const [size, kind] of [[0, 'string'], [2, 'string'], [5000, Buffer], [50_000, Readable]] as const) {
     for (let n = 0; n < size; n++) store.append(item(n, 'x'))
@@ -125,7 +125,7 @@ test('in memory, a list is made once between two changes, and in pieces where it
   }
 })
 
-test('there is nothing at a position where nothing is', async t => {
+test('reading a position without a record fails', async t => {
   t.throws(() => segmentedJson().at(5), new RangeError('There is no record at position 5'))
 })
 
@@ -168,7 +168,7 @@ test('in memory, a page costs the same at the start and at the end of a million'
   t.ok(last < first * 3, `${last / first} times as long at the end`)
 })
 
-test('keys in memory are so many at most, and the oldest are forgotten first', async t => {
+test('the number of keys in memory is limited, and the oldest are removed first', async t => {
   const keys = memoryKeys()
   for (let n = 0; n < 20_001; n++) keys.set(String(n), { digest: '', id: n })
   t.equal(keys.get('0'), undefined)
@@ -176,17 +176,17 @@ test('keys in memory are so many at most, and the oldest are forgotten first', a
   t.equal(keys.get('20000')?.id, 20_000)
 })
 
-test('however many wait for a database that does not answer, all are told', async t => {
+test('all calls that wait for an unavailable database fail, however many there are', async t => {
   const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new StoreUnavailableError(new Error('gone')) })
   const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
   t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })
 
-test('a package that is not installed is named, and any other failure to load one is not hidden', async t => {
+test('a missing package is named, and other errors while loading one are not hidden', async t => {
   const require = createRequire(import.meta.url)
   const name = 'not-installed'
-  await t.rejects(withDriver(name, async () => require(name)), {
-    message: 'What is configured needs the package not-installed, which is not installed; npm install not-installed does it.'
+  await t.rejects(withDriver(name, 'DATABASE_URL', async () => require(name)), {
+    message: 'DATABASE_URL needs the package not-installed, which is not installed. Run: npm install not-installed'
   })
-  await t.rejects(withDriver('broken', async () => { throw new Error('broken') }), { message: 'broken' })
+  await t.rejects(withDriver('broken', 'DATABASE_URL', async () => { throw new Error('broken') }), { message: 'broken' })
 })

@@ -16,13 +16,13 @@ import { startPostgres, type Postgres } from '../support/postgres.js'
 const postgres = await startPostgres(tap)
 
 onEveryEngine((t, address, engine) => {
-  t.test('generated requests are answered as the document says, and leave what a model has', async t => {
+  t.test('generated requests get the responses of the document and of a model', async t => {
     const { url } = await serve(t, { DATABASE_URL: address() })
     const { requests, statuses } = await generated(url, { requests: 1000, holdsNul: engine === 'memory' })
     t.match(Object.keys(statuses), ['200', '201', '204', '400', '403', '404', '405'], `${requests} requests`)
   })
 
-  t.test('under load, neither memory nor handles nor timers grow', async t => {
+  t.test('memory, handles and timers do not grow under load', async t => {
     const { requests, heap, rss, handles, timers } = await soak(t, address(), { seconds: 1.5, looks: 6 })
     t.ok(requests > 100, `${requests} requests`)
     t.ok(heap < 1.2, `the heap is ${heap} times as large`)
@@ -31,7 +31,7 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
-test('requests that come in pieces are answered in order, and harm that they come to on their way is theirs alone', async t => {
+test('requests that arrive in pieces are answered in order, and corrupted ones do not affect others', async t => {
   const { url } = await serve(t)
   t.match(await mangled(url, { runs: 200 }), { connections: 200 })
 })
@@ -40,35 +40,35 @@ test('a thousand slow clients do not slow down another one', async t => {
   t.match(await slowClients(t, { clients: 1000, seconds: 1 }), { clients: 1000 })
 })
 
-test('clients that do not read a long list hold no copy of it, and others are served', async t => {
+test('clients that do not read a long list use no memory for it, and others are served', async t => {
   t.match(await neverReads(t, { records: 2000, name: 'x'.repeat(10_000), readers: 10, seconds: 1 }), { readers: 10 })
 })
 
-test('on SQLite, what is acknowledged outlives four kills of the service, once', async t => {
+test('on SQLite, acknowledged writes survive four kills of the service, exactly once', async t => {
   t.match(await kills(t, `sqlite:${newFolder(t)}/items.db`, { rounds: 4 }), { rounds: 4 })
 })
 
-onPostgres('what is acknowledged outlives four kills of the service and two of the server, once', async (t, server) => {
+onPostgres('acknowledged writes survive four kills of the service and two of the server, exactly once', async (t, server) => {
   t.match(await kills(t, server.database(), { rounds: 4, crash: server.crash }), { rounds: 4 })
 })
 
 for (const [what, happen] of Object.entries(troubles)) {
-  onPostgres(`when the server ${what} under load, answers are 503 in time, nothing is lost, and all is well again`, async (t, server) => {
+  onPostgres(`when the server ${what} under load, responses are 503 in time, nothing is lost, and the service recovers`, async (t, server) => {
     t.ok((await trouble(t, server, happen)).unavailable > 0)
   })
 }
 
 const mountable = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', tmpdir()]).status === 0
 
-test('while the disk is full, writes are 503 and reads go on; nothing is lost, and with room again, writes go on', { skip: !mountable && 'no file system can be mounted' }, async t => {
+test('while the disk is full, writes get 503 and reads work; nothing is lost, and writes work again afterwards', { skip: !mountable && 'no file system can be mounted' }, async t => {
   t.ok((await fullDisk(t)).refused > 0)
 })
 
-test('while Redis is gone or hangs, everybody is served', { skip: without('redis-server') }, async t => {
+test('while Redis is down or hangs, all requests are served', { skip: without('redis-server') }, async t => {
   t.ok((await redisGone(t)).created > 0)
 })
 
-onPostgres('three instances behind nginx and haproxy are restarted in turn, and not one request fails', async (t, server) => {
+onPostgres('a rolling restart of three instances behind nginx and haproxy fails no request', async (t, server) => {
   const proxies = ['nginx', 'haproxy'] as const
   for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
   t.match(await rollingRestart(t, server, { behind: proxies.filter(proxy => !without(proxy)), rounds: 1, pause: 50 }), { restarts: 3 })

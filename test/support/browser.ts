@@ -11,7 +11,7 @@ import { install } from './install.js'
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
 
 /** Starts a browser: the one named by CHROMIUM_PATH, the machine's, or the one that comes from npm. */
-export async function launch (t: Test, ...args: string[]) {
+export async function launch (t: Pick<Test, 'teardown'>, ...args: string[]) {
   const home = await mkdtemp(join(tmpdir(), 'browser-'))
   t.teardown(() => rm(home, { recursive: true, force: true, maxRetries: 5 }))
   const executablePath = process.env.CHROMIUM_PATH ?? installed.find(existsSync) ?? await packaged(home)

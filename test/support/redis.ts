@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { newFolder } from './folder.js'
 import { freePort } from './postgres.js'
+import { until } from './until.js'
 
 /** Starts a Redis of the test's own, which a test may stop and kill: the machine's, since none comes from npm. */
 export async function startRedis (t: Pick<Test, 'teardown'>) {
@@ -25,7 +25,7 @@ export async function startRedis (t: Pick<Test, 'teardown'>) {
   async function run () {
     const server = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', folder], { stdio: 'ignore' })
     await once(server, 'spawn')
-    while (!await answers()) await sleep(20)
+    await until(answers)
     return server
   }
 

@@ -17,7 +17,7 @@ interface Span {
 }
 
 onEveryEngine((t, address, engine) => {
-  t.test('every request has its own trace, with its route and the statements of the database', { skip: problem }, async t => {
+  t.test('every request has its own trace with its route and its database statements', { skip: problem }, async t => {
     const server = start(t, { DATABASE_URL: address(), DOCS: 'false' }, { built: true, flags: ['--import', `./${folder}/tracing.js`] })
     const url = await server.url
     const sent = new Map<string, { method: string, route: string, alone: boolean }>()

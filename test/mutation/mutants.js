@@ -1,0 +1,124 @@
+// Changes to the code that a test must notice: the file, what it contains once, and what takes its place.
+/* eslint no-template-curly-in-string: off */
+
+const http = ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts']
+const stores = ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/stores/lists.test.ts']
+const databases = [...stores, 'test/stores/databases.test.ts', 'test/stores/outages.test.ts', 'test/http/pagination-and-creation.test.ts']
+
+export const mutants = [
+  // Validation
+  ...inFile('plugins/http/validation.ts', http, [
+    ['allErrors: true', 'allErrors: false'],
+    ["removeAdditional: 'all'", 'removeAdditional: false'],
+    ['coerceTypes: false', 'coerceTypes: true'],
+    ['/^-?\\d+$/', '/^\\d+$/'],
+    ['/^-?\\d+$/', '/-?\\d+/'],
+    ['return check(pick(data, names))', 'return check(data)'],
+    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)'],
+    ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
+    ['?? `a ${params.type}`', '?? `an ${params.type}`'],
+    ["keyword === 'required' ?", "keyword === 'type' ?"]
+  ]),
+  ...inFile('plugins/http/json-body.ts', http, [
+    ["getDefaultJsonParser('error', 'error')", "getDefaultJsonParser('remove', 'error')"],
+    ["getDefaultJsonParser('error', 'error')", "getDefaultJsonParser('error', 'ignore')"],
+    ['if (!isUtf8(body))', 'if (isUtf8(body))'],
+    ['if (!isUtf8(body))', 'if (body.length === 1)'],
+    ["route.method !== 'GET' &&", "route.method === 'DELETE' &&"]
+  ]),
+
+  // Errors
+  ...inFile('plugins/http/errors.ts', http, [
+    ['ERR_NOT_STORABLE: { status: 400 }', 'ERR_NOT_STORABLE: { status: 422 }'],
+    ['if (status === 413) return', 'if (status === 414) return'],
+    ['status === 500 ? details[500]', 'status === 500 ? message'],
+    ["path.slice(1) || 'it'", 'path.slice(1)'],
+    ["if (status === 503) reply.header('retry-after', 1)", ''],
+    ["reply.code(status).header('x-request-id', request.id)", 'reply.code(status)'],
+    ["if (!reply.hasHeader('cache-control')) reply", 'reply'],
+    ['return status >= 400 && status <= 599', 'return status >= 400'],
+    ['keepConnection(reply)\n', '\n'],
+    ['reply.headers({ ...headers })', 'reply']
+  ]),
+  ...inFile('plugins/http/not-found.ts', http, [
+    ['|| allowed.includes(request.method)', ''],
+    ["allowed.every(method => method === 'OPTIONS') ||", ''],
+    ["reply.header('allow', allowed.join(', '))", 'reply']
+  ]),
+
+  // Pagination
+  ...inFile('plugins/http/pagination.ts', http, [
+    ['if (after !== undefined) throw', 'if (false) throw'],
+    ['position >= 0', 'position > 1'],
+    [' && cursor === cursorTo(position)', ''],
+    ["query.set('after', cursorTo(next))", "query.append('after', cursorTo(next))"],
+    ['if (next !== undefined) {', 'if (next) {'],
+    ['if (body instanceof Readable) body.destroy()', '']
+  ]),
+  ...inFile('plugins/stores/segments.ts', stores, [
+    ['isMore = records.length === limit', 'isMore = records.length > limit'],
+    ['firstFrom(positions, after + 1)', 'firstFrom(positions, after)'],
+    ['if (isShared || capacity < bytes.length)', 'if (capacity < bytes.length)'],
+    ['if (list instanceof Readable) share()\n    else', 'if (!(list instanceof Readable))'],
+    ['mergeSmall(index - 1)', ''],
+    ['if (segment.ends.length === 0) replace(index, 1)', '']
+  ]),
+  ...inFile('plugins/stores/sql-table.ts', databases, [
+    ['const isMore = rows.length > size', 'const isMore = rows.length >= size'],
+    ['last = rows.length < limit', 'last = rows.length <= limit'],
+    ["if (value.includes('\\0')) throw", 'if (false) throw'],
+    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"],
+    ['if (version > newest) {', 'if (version > newest + 1) {'],
+    ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
+    ['clearTimeout(stalled)\n          snapshot.free()', 'clearTimeout(stalled)']
+  ]),
+
+  // Stores
+  ...inFile('plugins/stores/memory.ts', [...stores, ...http], [
+    ['nextAfter.set(lastById.get(id) ?? first, position)', 'nextAfter.set(first, position)'],
+    ['id <= maxCountedId', 'true'],
+    ['lastById.delete(id)', ''],
+    ['nextAfter.delete(position)', ''],
+    ['size--', ''],
+    ['if (position === undefined) return false', 'if (!position) return true']
+  ]),
+  ...inFile('plugins/stores/sqlite.ts', databases, [
+    ["database.exec('begin immediate')", "database.exec('begin')"],
+    ["if (database.inTransaction) database.exec('rollback')", ''],
+    ['where id = ? order by position limit 1)`)', 'where id = ? order by position desc limit 1)`)'],
+    ['keepLastId.run([id])', ''],
+    ['return isOutage ? new StoreUnavailableError(error) : error', 'return error'],
+    ['reader.prepare(`select 1 from ${table} limit 1`).get()', '']
+  ]),
+  ...inFile('plugins/stores/postgres.ts', databases, [
+    ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
+    ['isolation level repeatable read', 'isolation level read committed'],
+    ['select ${lock(collection.name)};', ''],
+    ['if (records.length === 1) return [refused()]', 'return records.map(refused)'],
+    ['/^(22|23|44|54|P0)/', '/^(22|44|54|P0)/']
+  ]),
+  ...inFile('plugins/stores/batch.ts', [...databases, 'test/src/requests.test.ts'], [
+    ['if (outcome instanceof Error) reject(outcome)\n        else resolve', 'resolve'],
+    ['idle++\n', '\n'],
+    ['group.concat(waiting.splice(0))', 'group']
+  ]),
+
+  // Idempotency
+  ...inFile('plugins/stores/idempotency.ts', ['test/http/pagination-and-creation.test.ts', ...stores], [
+    ['use && use.digest !== digest', 'use && use.digest === digest'],
+    ['use.at >= expiredBefore()', 'use.at >= 0'],
+    ['if (uses.size <= mostInMemory) break', 'break'],
+    ['if (inUse.has(key)) throw', 'if (inUse.size > 100) throw'],
+    ['inUse.delete(key)', ''],
+    ['24 * 60 * 60 * 1000', '23 * 60 * 60 * 1000']
+  ]),
+  ...inFile('plugins/http/create-record.ts', http, [
+    ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
+    ['store.append(record, key)', 'store.append(record)'],
+    ['reply.code(201)', 'reply.code(200)']
+  ])
+]
+
+function inFile (file, tests, changes) {
+  return changes.map(([before, after]) => ({ file, tests, before, after }))
+}
