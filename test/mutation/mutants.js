@@ -1,9 +1,10 @@
 // Changes to the code that a test must notice: the file, what it contains once, and what takes its place.
 /* eslint no-template-curly-in-string: off */
 
-const http = ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts']
-const stores = ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/stores/lists.test.ts']
-const databases = [...stores, 'test/stores/databases.test.ts', 'test/stores/outages.test.ts', 'test/http/pagination-and-creation.test.ts']
+/** The tests for each part of the code, and the engines that they need. */
+const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/requests.test.ts'] }
+const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts'] }
+const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts'] }
 
 export const mutants = [
   // Validation
@@ -55,7 +56,7 @@ export const mutants = [
     ['if (next !== undefined) {', 'if (next) {'],
     ['if (body instanceof Readable) body.destroy()', '']
   ]),
-  ...inFile('plugins/stores/segments.ts', stores, [
+  ...inFile('plugins/stores/segments.ts', memory, [
     ['isMore = records.length === limit', 'isMore = records.length > limit'],
     ['firstFrom(positions, after + 1)', 'firstFrom(positions, after)'],
     ['if (isShared || capacity < bytes.length)', 'if (capacity < bytes.length)'],
@@ -74,7 +75,7 @@ export const mutants = [
   ]),
 
   // Stores
-  ...inFile('plugins/stores/memory.ts', [...stores, ...http], [
+  ...inFile('plugins/stores/memory.ts', memory, [
     ['nextAfter.set(lastById.get(id) ?? first, position)', 'nextAfter.set(first, position)'],
     ['id <= maxCountedId', 'true'],
     ['lastById.delete(id)', ''],
@@ -97,14 +98,14 @@ export const mutants = [
     ['if (records.length === 1) return [refused()]', 'return records.map(refused)'],
     ['/^(22|23|44|54|P0)/', '/^(22|44|54|P0)/']
   ]),
-  ...inFile('plugins/stores/batch.ts', [...databases, 'test/src/requests.test.ts'], [
+  ...inFile('plugins/stores/batch.ts', databases, [
     ['if (outcome instanceof Error) reject(outcome)\n        else resolve', 'resolve'],
     ['idle++\n', '\n'],
     ['group.concat(waiting.splice(0))', 'group']
   ]),
 
   // Idempotency
-  ...inFile('plugins/stores/idempotency.ts', ['test/http/pagination-and-creation.test.ts', ...stores], [
+  ...inFile('plugins/stores/idempotency.ts', memory, [
     ['use && use.digest !== digest', 'use && use.digest === digest'],
     ['use.at >= expiredBefore()', 'use.at >= 0'],
     ['if (uses.size <= mostInMemory) break', 'break'],
@@ -119,6 +120,6 @@ export const mutants = [
   ])
 ]
 
-function inFile (file, tests, changes) {
-  return changes.map(([before, after]) => ({ file, tests, before, after }))
+function inFile (file, where, changes) {
+  return changes.map(([before, after]) => ({ file, ...where, before, after }))
 }

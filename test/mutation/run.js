@@ -17,12 +17,14 @@ for (const file of stdout.trim().split('\n')) cpSync(file, join(folder, file))
 for (const made of ['node_modules', 'dist']) symlinkSync(join(process.cwd(), made), join(folder, made))
 
 const survivors = []
-for (const [n, { file, tests, before, after }] of wanted.entries()) {
+for (const [n, { file, engines, tests, before, after }] of wanted.entries()) {
   const path = join(folder, file)
   const code = readFileSync(path, 'utf8')
   if (code.split(before).length !== 2) throw new Error(`${file} must contain once: ${before}`)
   writeFileSync(path, code.replace(before, () => after))
-  const isKilled = spawnSync('npx', ['tap', '--disable-coverage', '--bail', '--reporter=silent', '--timeout=60', ...tests], { cwd: folder }).status !== 0
+  const isKilled = tests.some(test => spawnSync('npx', ['tap', '--disable-coverage', '--bail', '--reporter=silent', '--timeout=60', test], {
+    cwd: folder, env: { ...process.env, ENGINES: engines }
+  }).status !== 0)
   writeFileSync(path, code)
   const change = `${file}: ${oneLine(before)} -> ${oneLine(after) || '(nothing)'}`
   console.log(`${n + 1}/${wanted.length} ${isKilled ? 'killed' : 'SURVIVED'} ${change}`)

@@ -139,7 +139,7 @@ test('on SQLite, a list does not block the event loop', async t => {
   const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
   const store = await engine.open<Item>({ ...things, seed: [] })
-  await Promise.all(Array.from({ length: 100_000 }, (_, n) => store.append(item(n))))
+  await Promise.all(Array.from({ length: 30_000 }, (_, n) => store.append(item(n))))
   let turns = 0
   let pieces = 0
   let turn = setImmediate(function next () {
@@ -150,7 +150,7 @@ test('on SQLite, a list does not block the event loop', async t => {
     for await (const piece of await store.list() as Readable) pieces += Math.sign(piece.length)
   }))
   clearImmediate(turn)
-  t.ok(pieces >= 200, `${pieces} pieces`)
+  t.ok(pieces >= 60, `${pieces} pieces`)
   t.ok(turns >= pieces / 8, `others had ${turns} turns meanwhile`)
 })
 
