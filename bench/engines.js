@@ -44,7 +44,9 @@ export async function measureEngines (rounds, progress) {
   const stores = await Promise.all([url, `sqlite:${join(folder, 'store.db')}`].map(async address => {
     const engine = await engineAt(address, limits)
     ends.unshift(engine.close)
-    return engine.open({ name: 'benched', schema: Item, seed: [] })
+    const store = engine.open({ name: 'benched', schema: Item, seed: [] })
+    await engine.start()
+    return store
   }))
   const direct = new Database(join(folder, 'direct.db'))
   direct.exec('pragma journal_mode = wal; pragma synchronous = full; create table direct (position integer primary key autoincrement, id bigint, name text, price double precision)')

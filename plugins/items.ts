@@ -11,7 +11,7 @@ import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
-const collection: Collection<Item> = {
+export const collection: Collection<Item> = {
   name: 'items',
   schema: Item,
   seed: [{ id: 1, name: 'Lamp', price: 42.5 }]

@@ -48,14 +48,17 @@ const stores = fp<StoresOptions>(async function stores (app, { store = 'memory',
 
   async function storesAt (address: string) {
     const outages = logOutages(app.log)
-    const engine = await orStartupError(engineAt(address, {
+    const engine = await orStartupError(() => engineAt(address, {
       timeout: databaseTimeout ?? databaseDefaults.timeout,
       poolSize: databasePoolSize ?? databaseDefaults.poolSize,
       onUnavailable: cause => outages.failed(cause, engine.check)
     }))
     const metrics = app.hasDecorator('metrics') ? app.getDecorator<Metrics>('metrics') : undefined
-    const opening = new Map<string, Promise<unknown>>()
+    const opened = new Map<string, unknown>()
     const stores = { open }
+    app.addHook('onReady', async function startEngine () {
+      await orStartupError(async () => engine.start())
+    })
     app.addHook('onClose', async function closeStores () {
       outages.stop()
       await engine.close()
@@ -66,15 +69,12 @@ const stores = fp<StoresOptions>(async function stores (app, { store = 'memory',
 
     async function open<T extends HasId> (collection: Collection<T>) {
       const { name } = collection
-      if (!opening.has(name)) opening.set(name, orStartupError(openFirst(collection)))
-      const store = await opening.get(name) as Store<T>
-      Object.assign(stores, { [name]: store })
-      return store
-    }
-
-    async function openFirst<T extends HasId> (collection: Collection<T>) {
-      const store = await engine.open(collection)
-      return metrics?.observeStore(collection.name, store) ?? store
+      if (!opened.has(name)) {
+        const store = engine.open(collection)
+        opened.set(name, metrics?.observeStore(name, store) ?? store)
+        Object.assign(stores, { [name]: opened.get(name) })
+      }
+      return opened.get(name) as Store<T>
     }
   }
 }, { fastify: '5.x', name: 'fastify-items-users/stores' })
@@ -131,9 +131,9 @@ function isStores (value: unknown): value is Stores {
   return typeof Object(value).open === 'function'
 }
 
-async function orStartupError<T> (opening: Promise<T>) {
+async function orStartupError<T> (open: () => Promise<T>) {
   try {
-    return await opening
+    return await open()
   } catch (error) {
     throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${reason(error)}`)
   }

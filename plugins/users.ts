@@ -11,7 +11,7 @@ import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
-const collection: Collection<User> = {
+export const collection: Collection<User> = {
   name: 'users',
   schema: User,
   seed: [{ id: 1, name: 'Ada' }]

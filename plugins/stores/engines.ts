@@ -3,7 +3,7 @@ import { StartupError, type Engine, type EngineOptions } from './store.js'
 
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
 export async function engineAt (address: string, limits: EngineOptions): Promise<Engine> {
-  if (address === 'memory') return { open: memory, check () {}, close () {} }
+  if (address === 'memory') return { open: memory, start () {}, check () {}, close () {} }
   if (address.startsWith('sqlite:')) {
     const { sqlite } = await withDriver('libsql', 'DATABASE_URL', () => import('./sqlite.js'))
     return sqlite(address.slice('sqlite:'.length), limits)

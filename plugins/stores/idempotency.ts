@@ -47,6 +47,24 @@ export function oneCallPerKey<T extends HasId> (append: Store<T>['append']): Sto
   }
 }
 
+/** How often expired keys are removed from a database, in milliseconds. */
+const cleanupInterval = 60_000
+
+/** Removes expired keys from a database in regular intervals. The function removes some of them and returns how many. */
+export function keyCleanup (removeSome: () => Promise<number>) {
+  const timer = setInterval(async function removeExpired () {
+    try {
+      while (await removeSome() > 0);
+    } catch {} // the next interval tries again
+  }, cleanupInterval).unref()
+
+  return {
+    stop () {
+      clearInterval(timer)
+    }
+  }
+}
+
 /** The idempotency keys of a collection in memory. */
 export function memoryKeys () {
   const uses = new Map<string, KeyUse & { at: number }>()

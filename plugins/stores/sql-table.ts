@@ -49,6 +49,7 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     table,
     types,
     columns,
+    columnNames: fields.map(({ column }) => column),
     definition: fields.map(({ column, columnType, isOptional }) => `${column} ${columnType} ${isOptional ? '' : 'not'} null`).join(', '),
     encode,
     valuesOf,
@@ -68,12 +69,12 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
     },
 
     /** Selects a piece of a list, or nothing if its texts are too large to be read at once. */
-    pieceSelection (after: string, limit: string) {
+    pieceSelection (after: string, limit: string, selected = columns) {
       const next = `from ${table} where position > ${after}`
       const texts = fields.filter(({ columnType }) => columnType === 'text')
       const sizes = ['0', ...texts.map(({ column }) => `coalesce(octet_length(${column}), 0)`)].join(' + ')
       return `
-        select ${columns}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
+        select ${selected}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
           (select sum(size) from (select ${sizes} as size ${next} order by position limit ${limit}) as sizes))
         order by position limit ${limit}`
     },
@@ -200,8 +201,13 @@ function fromColumn (value: unknown, type: FieldType): unknown {
   return type === 'boolean' ? Boolean(value) : value
 }
 
+/** A table and the SQL that creates its newest version. */
+export interface Table extends Pick<Collection<HasId>, 'name' | 'upgrades'> {
+  creation: string[]
+}
+
 /** The table of the idempotency keys. */
-export const idempotencyTable: Pick<Collection<HasId>, 'name'> & { creation: string[] } = {
+export const idempotencyTable: Table = {
   name: 'idempotency_keys',
   creation: [
     `create table idempotency_keys (
@@ -212,7 +218,7 @@ export const idempotencyTable: Pick<Collection<HasId>, 'name'> & { creation: str
 }
 
 /** The table of the last generated ids. */
-export const lastIdsTable: typeof idempotencyTable = {
+export const lastIdsTable: Table = {
   name: 'last_ids',
   creation: ['create table last_ids (collection text primary key, id bigint not null)']
 }
@@ -222,25 +228,30 @@ function positionOf (rows: (Row | undefined)[]) {
   return Number(rows.at(-1)?.at(-1))
 }
 
-/** Creates or upgrades a table and returns whether it was created. It needs a transaction that excludes others. */
-export async function migrate (
-  query: (sql: string) => MaybePromise<{ version?: number }[]>,
-  { name, upgrades = [] }: Pick<Collection<HasId>, 'name' | 'upgrades'>,
-  creation: string[]
-) {
-  const newest = upgrades.length + 1
-  await query('create table if not exists collections (name text primary key, version integer not null)')
-  const [row] = await query(`select version from collections where name = '${name}'`)
-  if (row === undefined) {
-    for (const sql of creation) await query(sql)
-    await query(`insert into collections (name, version) values ('${name}', ${newest})`)
-    return true
+/** The table with the version of every table. */
+const versionsTable = 'create table collections (name text primary key, version integer not null)'
+
+/**
+ * Creates missing tables and upgrades old ones, and returns the names of those that were created. It needs a transaction
+ * that excludes others. If all tables are up to date, it changes nothing, so that a role without DDL privileges can start.
+ */
+export async function migrate (query: (sql: string) => MaybePromise<{ name?: string, version?: number }[]>, isNew: boolean, tables: Table[]) {
+  if (isNew) await query(versionsTable)
+  const versions = new Map((await query('select name, version from collections')).map(({ name, version }) => [name, Number(version)]))
+  const created: string[] = []
+  for (const { name, creation, upgrades = [] } of tables) {
+    const newest = upgrades.length + 1
+    const version = versions.get(name)
+    if (version === undefined) {
+      for (const sql of creation) await query(sql)
+      await query(`insert into collections (name, version) values ('${name}', ${newest})`)
+      created.push(name)
+    } else if (version > newest) {
+      throw new StartupError(`The table ${name} in DATABASE_URL has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
+    } else if (version < newest) {
+      for (const sql of upgrades.slice(version - 1)) await query(sql)
+      await query(`update collections set version = ${newest} where name = '${name}'`)
+    }
   }
-  const version = Number(row.version)
-  if (version > newest) {
-    throw new StartupError(`The table ${name} in DATABASE_URL has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
-  }
-  for (const sql of upgrades.slice(version - 1)) await query(sql)
-  await query(`update collections set version = ${newest} where name = '${name}'`)
-  return false
+  return created
 }

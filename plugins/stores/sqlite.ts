@@ -1,15 +1,15 @@
-import { statSync } from 'node:fs'
-import { mkdir, open } from 'node:fs/promises'
+import { existsSync, rmSync, statSync } from 'node:fs'
+import { mkdir, open as openFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import Database from 'libsql'
 import { batch } from './batch.js'
-import { digestOf, previousId, expiredBefore, oneCallPerKey } from './idempotency.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from './idempotency.js'
 import {
-  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, stalledListTimeouts, StoreUnavailableError, NotStorableError,
-  type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
+  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, stalledListTimeouts, StartupError, StoreUnavailableError,
+  NotStorableError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
-import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row } from './sql-table.js'
+import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row, type Table } from './sql-table.js'
 
 interface Write {
   run (): unknown
@@ -17,18 +17,29 @@ interface Write {
   size: number
 }
 
+/** What a collection needs when the engine starts. */
+interface Opened {
+  table: Table
+  seed (): void
+  /** Prepares its statements, which is possible only when the tables exist. */
+  prepare (): void
+}
+
 /** Maximum number of long lists that are read at once. Each has its own connection. */
 const maxReaders = 64
 
 /** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
 export async function sqlite (name: string, { timeout, onUnavailable }: EngineOptions): Promise<Engine> {
-  const path = resolve(name) // libsql would interpret some relative names as something other than a file
-  await mkdir(dirname(path), { recursive: true })
-  await (await open(path, 'a')).close() // fails with a clearer message than SQLite does
+  const path = pathOf(name)
+  await makeFolder(dirname(path))
+  await (await openFile(path, 'a')).close() // fails with a clearer message than SQLite does
+  const release = lockFile(path)
   const database = new Database(path, { timeout: 10 })
   await retryWhileBusy(() => database.exec('pragma journal_mode = wal'))
   database.exec('pragma synchronous = full')
-  const { ino } = statSync(path)
+  const inode = inodeOf(path)
+  let walInode: number | undefined
+  const opened: Opened[] = []
 
   const idleReaders: Database.Database[] = []
   let readers = 0
@@ -39,40 +50,41 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     return inTransaction(() => writes.map(attempt)).catch(error => { throw failure(error) })
   }, { sizeOf: ({ size }) => size })
 
-  return { open: openCollection, check, connections, close }
+  const cleanup = keyCleanup(async function removeExpiredKeys () {
+    const { changes } = await write({
+      run: () => database.prepare(`
+        delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? limit 1000)`).run([expiredBefore()]),
+      size: 0
+    }) as { changes: number }
+    return changes
+  })
 
-  async function openCollection<T extends HasId> (collection: Collection<T>): Promise<Store<T>> {
-    const { name, seed } = collection
+  return { open, start, check, connections, close }
+
+  function open<T extends HasId> (collection: Collection<T>): Store<T> {
+    const { name, seed, upgrades } = collection
     const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, shortPage, longPage } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${types.map(() => '?').join(', ')})`
     const pieces = pieceSelection('?1', '?2')
 
-    await inTransaction(async function createOrUpgrade () {
-      const query = (sql: string) => database.prepare(sql).all() as { version: number }[]
-      const created = await migrate(query, collection, [
-        `create table ${table} (position integer primary key autoincrement, ${definition})`,
-        `create index "${name}_by_id" on ${table} (id)`
-      ])
-      if (created) for (const record of seed) database.prepare(insertion).run(valuesOf(record))
-      await migrate(query, idempotencyTable, idempotencyTable.creation)
-      await migrate(query, lastIdsTable, lastIdsTable.creation)
-      query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
-    })
+    let statements: ReturnType<typeof prepare>
 
-    const insert = database.prepare(insertion)
-    const selectLastId = database.prepare(`
-      select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
-      from last_ids where collection = '${name}'`).raw()
-    const keepLastId = database.prepare(`update last_ids set id = ? where collection = '${name}'`)
-    const selectUse = database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw()
-    const keepUse = database.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`)
-    const forgetUses = database.prepare(`
-      delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? order by at limit 10)`)
-    const selectFirst = database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`).raw()
-    const selectPiece = database.prepare(pieces).raw()
-    const selectSize = database.prepare(sizeSelection).raw()
-    const deleteFirst = database.prepare(
-      `delete from ${table} where position = (select position from ${table} where id = ? order by position limit 1)`)
+    opened.push({
+      table: {
+        name,
+        upgrades,
+        creation: [
+          `create table ${table} (position integer primary key autoincrement, ${definition})`,
+          `create index "${name}_by_id" on ${table} (id)`
+        ]
+      },
+      seed () {
+        for (const record of seed) database.prepare(insertion).run(valuesOf(record))
+      },
+      prepare () {
+        statements = prepare()
+      }
+    })
 
     return {
       append: oneCallPerKey<T>(async function append (record, key) {
@@ -82,7 +94,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       }),
 
       first (id) {
-        const row = reading(() => selectFirst.get([id])) as Row | undefined
+        const row = reading(() => statements.selectFirst.get([id])) as Row | undefined
         return row && encodeRow(row)
       },
 
@@ -93,41 +105,57 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       page,
 
       async removeFirst (id) {
-        const { changes } = await write({ run: () => deleteFirst.run([id]), size: 0 }) as { changes: number }
+        const { changes } = await write({ run: () => statements.deleteFirst.run([id]), size: 0 }) as { changes: number }
         return changes > 0
       },
 
       size () {
-        return Math.round(reading(() => selectSize.get() as [number])[0])
+        return Math.round(reading(() => statements.selectSize.get() as [number])[0])
+      }
+    }
+
+    function prepare () {
+      return {
+        insert: database.prepare(insertion),
+        selectLastId: database.prepare(`
+          select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
+          from last_ids where collection = '${name}'`).raw(),
+        keepLastId: database.prepare(`update last_ids set id = ? where collection = '${name}'`),
+        selectUse: database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw(),
+        keepUse: database.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`),
+        selectFirst: database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`).raw(),
+        selectPiece: database.prepare(pieces).raw(),
+        selectSize: database.prepare(sizeSelection).raw(),
+        deleteFirst: database.prepare(
+          `delete from ${table} where position = (select position from ${table} where id = ? order by position limit 1)`)
       }
     }
 
     function add (given: NewRecord<T>) {
       const record = hasId(given) ? given : { ...given, id: generateId() }
-      insert.run(valuesOf(record))
+      statements.insert.run(valuesOf(record))
       return record
     }
 
     function generateId () {
-      const [last] = selectLastId.get() as [number]
-      const id = nextId(last, id => selectFirst.get([id]) !== undefined)
-      keepLastId.run([id])
+      const [last] = statements.selectLastId.get() as [number]
+      const id = nextId(last, id => statements.selectFirst.get([id]) !== undefined)
+      statements.keepLastId.run([id])
       return id
     }
 
     function addOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
-      const use = selectUse.get([key, expiredBefore()]) as [string, number] | undefined
+      const use = statements.selectUse.get([key, expiredBefore()]) as [string, number] | undefined
       const id = previousId(use && { digest: use[0], id: use[1] }, digest)
       if (id !== undefined) return { ...given, id }
       const record = add(given)
-      keepUse.run([key, digest, record.id, Date.now()])
-      forgetUses.run([expiredBefore()])
+      statements.keepUse.run([key, digest, record.id, Date.now()])
       return record
     }
 
     async function page (limit: number, after = 0) {
-      const page = await shortPage((...piece) => reading(() => selectPiece.all(piece) as Row[]), limit, after)
+      const page = await shortPage((...piece) => reading(() => statements.selectPiece.all(piece) as Row[]), limit, after)
       return page ?? longPage(reading(openSnapshot), timeout * stalledListTimeouts, limit, after)
     }
 
@@ -155,6 +183,21 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
   }
 
+  /** Creates or upgrades all tables in one transaction. */
+  async function start () {
+    await inTransaction(async function createOrUpgrade () {
+      const query = (sql: string) => database.prepare(sql).all() as { name?: string, version?: number }[]
+      const isNew = query("select name from sqlite_master where name = 'collections'").length === 0
+      const created = await migrate(query, isNew, [...opened.map(({ table }) => table), idempotencyTable, lastIdsTable])
+      for (const { table: { name }, seed } of opened) {
+        if (created.includes(name)) seed()
+        query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
+      }
+    })
+    for (const { prepare } of opened) prepare()
+    walInode = inodeOf(`${path}-wal`)
+  }
+
   /** Opens a connection for a list. Connections are reused, because libsql closes one only when its statements are collected. */
   function newReader () {
     if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
@@ -166,9 +209,10 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     return reader
   }
 
-  /** Throws if the file was removed or replaced: writes to the open file would succeed and be lost. */
+  /** Throws if the file or its WAL was removed or replaced: writes to the open files would succeed and be lost. */
   function check () {
-    if (statSync(path, { throwIfNoEntry: false })?.ino !== ino) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
+    if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
+    if (walInode !== undefined && inodeOf(`${path}-wal`) !== walInode) throw new StoreUnavailableError(new Error(`The file ${path}-wal was removed or replaced`))
   }
 
   async function inTransaction<T> (work: () => T) {
@@ -200,8 +244,10 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   }
 
   function close () {
+    cleanup.stop()
     database.exec('pragma wal_checkpoint(truncate)') // moves everything from the WAL to the file
     for (const connection of [database, ...idleReaders]) connection.close()
+    release()
   }
 
   function reading<T> (read: () => T) {
@@ -231,6 +277,55 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       }
     }
   }
+}
+
+/** The path of the file, or an error if it is not clear which file is meant. */
+function pathOf (name: string) {
+  if (name === ':memory:') throw new StartupError('DATABASE_URL sqlite::memory: is not supported. Use DATABASE_URL=memory.')
+  if (name.startsWith('//')) {
+    const file = name.replace(/^\/+/, '')
+    throw new StartupError(`DATABASE_URL sqlite:${name} is ambiguous. Use sqlite:${file} for a relative path, or sqlite:/${file} for an absolute path.`)
+  }
+  return resolve(name) // libsql would interpret some relative names as something other than a file
+}
+
+/** Creates a folder and its parents. (Node's recursive mkdir does not return in /proc.) */
+async function makeFolder (folder: string): Promise<void> {
+  if (existsSync(folder)) return
+  await makeFolder(dirname(folder))
+  await mkdir(folder)
+}
+
+/** The files that this process uses, and how often. */
+const uses = new Map<string, { count: number, lock: Database.Database }>()
+
+/**
+ * Makes sure that no other process uses the file, and returns a function that releases it. Several processes can corrupt
+ * a file in WAL mode until SQLite 3.51.3. The lock is an open transaction of another file, so that it ends with the process.
+ */
+function lockFile (path: string) {
+  const file = `${path}-lock`
+  const use = uses.get(path) ?? { count: 0, lock: new Database(file, { timeout: 0 }) }
+  try {
+    if (use.count === 0) use.lock.exec('begin exclusive')
+  } catch (error) {
+    use.lock.close()
+    throw codeOf(error).startsWith('SQLITE_BUSY')
+      ? new StartupError(`The SQLite file ${path} in DATABASE_URL is used by another process. Stop it, or use PostgreSQL for several instances.`)
+      : error
+  }
+  use.count++
+  uses.set(path, use)
+  return function release () {
+    if (--use.count > 0) return
+    uses.delete(path)
+    rmSync(file, { force: true }) // before the lock ends, so that another process cannot hold the lock of a removed file
+    use.lock.close()
+  }
+}
+
+function inodeOf (path: string) {
+  return statSync(path, { throwIfNoEntry: false })?.ino
 }
 
 function codeOf (error: unknown) {

@@ -59,8 +59,13 @@ export interface Collection<T extends HasId> {
 
 /** A place where collections are stored. */
 export interface Engine {
-  /** Opens a collection and creates it if it does not exist. */
-  open<T extends HasId> (collection: Collection<T>): MaybePromise<Store<T>>
+  /** Returns the store of a collection. It can be used after `start`. */
+  open<T extends HasId> (collection: Collection<T>): Store<T>
+  /**
+   * Creates or upgrades the tables of all open collections, or none of them. If the database is not available yet, it
+   * returns, and the first operation tries again. It throws only if the service can never work with this configuration.
+   */
+  start (): MaybePromise<void>
   /** Throws if the engine cannot serve requests. */
   check (): MaybePromise<void>
   /** The number of connections in each pool. */

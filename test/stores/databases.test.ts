@@ -1,8 +1,10 @@
 import { equal } from 'node:assert/strict'
+import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { engineAt } from '../../plugins/stores/engines.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { item, onDatabases, onPostgres, things } from '../support/databases.js'
+import { opened } from '../support/engines.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build, invalidBody } from '../support/helper.js'
 import { start } from '../support/process.js'
@@ -79,12 +81,12 @@ onDatabases('a key whose first request waits for the database is answered with 4
   const second = await post()
   t.equal(second?.statusCode, 409)
   t.same(second?.json(), { detail: 'A request with this Idempotency-Key is in progress' })
-  // SQLite has one writer, so another process waits for its turn, and learns then what the first one did.
+  // Another instance waits for the database, and then returns the record of the first request.
   const elsewhere = post(apps[1])
-  await (url.startsWith('sqlite') ? apps[1]?.inject('/api/items/1') : elsewhere)
+  await apps[1]?.inject('/livez')
   await release()
   t.equal((await first)?.statusCode, 201)
-  t.equal((await elsewhere)?.statusCode, url.startsWith('sqlite') ? 201 : 409)
+  t.equal((await elsewhere)?.statusCode, 201)
   t.equal((await post(apps[1]))?.statusCode, 201)
   t.equal((await apps[0]?.inject('/api/items'))?.json().length, 2)
 })
@@ -101,7 +103,19 @@ onDatabases('simultaneous large records are written in batches of limited size',
   t.ok(groups >= 3, `${groups} groups of 8 records of 300,000 characters`)
 })
 
-onDatabases('four instances that start at the same time create the tables once', async (t, { url, sql }) => {
+onDatabases('expired keys are removed without another request with a key', async (t, { url, sql }) => {
+  mock.timers.enable({ apis: ['setInterval'] })
+  t.teardown(() => mock.timers.reset())
+  const app = build(t, { DATABASE_URL: url })
+  for (const key of ['old', 'new']) await app.inject({ method: 'POST', url: '/api/items', payload: item(7), headers: { 'idempotency-key': key } })
+  await sql("update idempotency_keys set at = at - 86400001 where key = 'old'")
+  mock.timers.tick(60_000)
+  await until(async () => (await sql('select key from idempotency_keys')).length === 1)
+  t.match(await sql('select key from idempotency_keys'), [{ key: 'new' }])
+})
+
+onPostgres('four instances that start at the same time create the tables once', async (t, server) => {
+  const url = server.database()
   const servers = Array.from({ length: 4 }, () => start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true }))
   const [first] = await Promise.all(servers.map(server => server.url))
   t.same(await fetch(`${first}/api/users`).then(response => response.json()), [{ id: 1, name: 'Ada' }])
@@ -112,7 +126,7 @@ onDatabases('four instances that start at the same time create the tables once',
   const app = build(t, { DATABASE_URL: url })
   t.equal((await app.inject('/api/users')).body, '[]', 'what was deleted stays so')
   t.same((await app.inject('/api/items')).json(), [{ id: 1, name: 'Lamp', price: 42.5 }])
-  t.same(await sql("select * from collections where name in ('items', 'users') order by name"), [{ name: 'items', version: 1 }, { name: 'users', version: 1 }])
+  t.same(await server.query("select * from collections where name in ('items', 'users') order by name", url), [{ name: 'items', version: 1 }, { name: 'users', version: 1 }])
 })
 
 onDatabases('the columns of the tables have the types of the fields', async (t, { url, sql }) => {
@@ -126,7 +140,7 @@ onDatabases('tables of an older version are upgraded, and those of a newer versi
   const upgrades = ["alter table things add column colour text not null default 'red'", "update things set colour = 'blue' where id = 2"]
   for (const version of [1, 2, 3, 3]) {
     const engine = await engineAt(url, databaseDefaults)
-    const store = await engine.open({ ...things, upgrades: upgrades.slice(0, version - 1) })
+    const store = await opened(engine, { ...things, upgrades: upgrades.slice(0, version - 1) })
     await store.append(item(version))
     await engine.close()
     t.same(await sql("select version from collections where name = 'things'"), [{ version }])
@@ -134,12 +148,14 @@ onDatabases('tables of an older version are upgraded, and those of a newer versi
   t.same((await sql('select id, colour from things order by position')).map(({ id, colour }) => `${id} ${colour}`),
     ['1 red', '1 red', '2 blue', '3 red', '3 red'])
   const older = await engineAt(url, databaseDefaults)
-  await t.rejects(Promise.resolve(older.open(things)), {
+  await t.rejects(opened(older, things), {
     message: 'The table things in DATABASE_URL has version 3, but this release supports only up to version 1. Use a newer release.'
   })
   await older.close()
 
-  await build(t, { DATABASE_URL: url }).ready()
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  await app.close()
   await sql("update collections set version = 9 where name = 'users'")
   const server = start(t, { DATABASE_URL: url })
   t.same(await server.exit, [1, null])
@@ -151,7 +167,8 @@ onDatabases('an existing table of another application is left unchanged', async 
   await sql('create table users (name text)')
   const server = start(t, { DATABASE_URL: url }, { built: true })
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Cannot open the database in DATABASE_URL: .*"?users"? already exists.*\n$/)
+  t.match(server.errors(), /^Cannot (open the database|create the tables) in DATABASE_URL: .*"?users"? already exists.*\n$/)
+  await t.rejects(sql('select * from items'), 'no other table was created')
   t.same(await sql('select * from users'), [])
 })
 

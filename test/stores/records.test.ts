@@ -9,7 +9,7 @@ import { nextId, NoIdLeftError, StartupError, NotStorableError, type HasId, type
 import { databaseDefaults } from '../../schemas/config.js'
 import { Id } from '../../schemas/fields.js'
 import { Item } from '../../schemas/item.js'
-import { onEveryEngine } from '../support/engines.js'
+import { onEveryEngine, opened } from '../support/engines.js'
 import { build } from '../support/helper.js'
 import { runSql } from '../support/sql.js'
 
@@ -96,7 +96,7 @@ onEveryEngine((t, address, name) => {
   async function open (t: Test, url = address()) {
     const engine = await engineAt(url, databaseDefaults)
     t.teardown(engine.close)
-    return engine.open<Item>({ name: 'things', schema: Item, seed: [] })
+    return opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
   }
 
   t.test('generated ids are unique, whatever ids clients have chosen', async t => {
@@ -127,7 +127,7 @@ onEveryEngine((t, address, name) => {
     const url = address()
     const collection = { name: 'samples', schema: sampleSchema, seed: [full] }
     const engine = await engineAt(url, databaseDefaults)
-    const store = await engine.open<Sample>(collection)
+    const store = await opened<Sample>(engine, collection)
     const { id, ...fields } = small
     const answers = await Promise.all(samples.slice(1).map(record => store.append(record)))
     t.same(answers.findIndex((answer, n) => answer !== expected(samples[n + 1] ?? {})), -1)
@@ -137,7 +137,7 @@ onEveryEngine((t, address, name) => {
     if (name === 'memory') return engine.close()
     await engine.close()
     const again = await engineAt(url, databaseDefaults)
-    await isAsSent(await again.open<Sample>(collection))
+    await isAsSent(await opened<Sample>(again, collection))
     await again.close()
 
     async function isAsSent (store: Store<Sample>) {
@@ -172,7 +172,7 @@ onEveryEngine((t, address, name) => {
         new StartupError(`The field since cannot be stored: ${type} is not a JSON type.`))
     }
     const Typed = Type.Object({ id: Id, type: Type.String(), other: Type.Object({ type: Type.String(), properties: Type.String() }) })
-    await engine.open({ name: 'typed', schema: Typed, seed: [] })
+    await opened(engine, { name: 'typed', schema: Typed, seed: [] })
   })
 
   if (name === 'memory') return
@@ -181,7 +181,7 @@ onEveryEngine((t, address, name) => {
     const url = address()
     const engine = await engineAt(url, databaseDefaults)
     t.teardown(engine.close)
-    await engine.open<Sample>({ name: 'samples', schema: sampleSchema, seed: [full, small] })
+    await opened<Sample>(engine, { name: 'samples', schema: sampleSchema, seed: [full, small] })
     const rows = await runSql(url, `
       select text, list, "a ""name"", 1st" as name from samples
       where flag and not sold and colour = 'red' and small = -10 and nullable = 'null' and note is not null
@@ -192,7 +192,7 @@ onEveryEngine((t, address, name) => {
   t.test('a string that the database cannot store is rejected, and its field is named', async t => {
     const engine = await engineAt(address(), databaseDefaults)
     t.teardown(engine.close)
-    const store = await engine.open<Sample>({ name: 'samples', schema: sampleSchema, seed: [] })
+    const store = await opened<Sample>(engine, { name: 'samples', schema: sampleSchema, seed: [] })
     for (const [value, message] of [
       ['a\0b', 'must not contain the character NUL, which the database cannot store'],
       ['a\ud800', 'must be well-formed Unicode text']

@@ -13,7 +13,7 @@ import { segmentedJson } from '../../plugins/stores/segments.js'
 import { StoreUnavailableError, type Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
-import { onEveryEngine } from '../support/engines.js'
+import { onEveryEngine, opened } from '../support/engines.js'
 
 const encode = fastJson(Item)
 const encodeList = fastJson(Type.Array(Item))
@@ -27,7 +27,7 @@ onEveryEngine((t, address, engine) => {
   async function open (t: Test, start: Item[]) {
     const engine = await engineAt(address(), databaseDefaults)
     t.teardown(engine.close)
-    const store = await engine.open({ name: 'things', schema: Item, seed: start.slice(0, 1) })
+    const store = await opened(engine, { name: 'things', schema: Item, seed: start.slice(0, 1) })
     await Promise.all(start.slice(1).map(record => store.append(record)))
     return store
   }

@@ -1,4 +1,5 @@
 import { test, type Test } from 'tap'
+import type { Collection, Engine, HasId } from '../../plugins/stores/store.js'
 import { newFolder } from './folder.js'
 import { sharedPostgres } from './postgres.js'
 
@@ -30,4 +31,11 @@ export function onEveryEngine (tests: (t: Test, address: Address, engine: string
       else t.pass('the same tests', { skip: `${engine} does not start` })
     })
   }
+}
+
+/** Opens a collection of an engine and starts the engine. */
+export async function opened<T extends HasId> (engine: Engine, collection: Collection<T>) {
+  const store = engine.open(collection)
+  await engine.start()
+  return store
 }

@@ -59,7 +59,7 @@ async function start (folder: string, shared = false) {
   let server: ChildProcess
   if (!shared) process.once('exit', () => server.kill('SIGQUIT'))
   await run()
-  return { ...await withSchemas(url), run, signal, stop, crash, remove }
+  return { ...await withSchemas(url), port, run, signal, stop, crash, remove, startStandby }
 
   /** Starts it, and waits until it answers. */
   async function run () {
@@ -91,10 +91,60 @@ async function start (folder: string, shared = false) {
     await run()
   }
 
+  /** Starts a streaming standby from a copy of its files. */
+  async function startStandby (t: Pick<Test, 'teardown'>) {
+    await stop()
+    const copy = mkdtempSync(join(tmpdir(), 'postgres-'))
+    chmodSync(copy, 0o755)
+    execFileSync('cp', ['-a', data, copy])
+    writeFileSync(join(copy, 'data/standby.signal'), '')
+    await run()
+    const standbyPort = await freePort()
+    const settings = ['listen_addresses=127.0.0.1', `port=${standbyPort}`, 'unix_socket_directories=', 'max_connections=200', `primary_conninfo=host=127.0.0.1 port=${port} user=ada password='open sesame'`]
+    const standby = spawn(join(binaries, 'postgres'), ['-D', join(copy, 'data'), ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: copy })
+    t.teardown(async () => {
+      standby.kill('SIGQUIT')
+      await once(standby, 'exit')
+      rmSync(copy, { recursive: true, force: true })
+    })
+    const standbyUrl = url.replace(`:${port}/`, `:${standbyPort}/`)
+    while (!await query('select 1', standbyUrl).then(() => true, () => false)) await sleep(50)
+    return {
+      port: standbyPort,
+      query: (sql: string) => query(sql, standbyUrl),
+      promote: () => query('select pg_promote()', standbyUrl)
+    }
+  }
+
   async function remove () {
     if (server.exitCode === null && server.signalCode === null) await stop('SIGQUIT')
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Starts a PgBouncer in front of a server, with its default settings. Its pool mode is `session` or `transaction`. */
+export async function startPgBouncer (t: Pick<Test, 'teardown'>, server: Pick<Postgres, 'port'>, mode: string) {
+  const folder = mkdtempSync(join(tmpdir(), 'pgbouncer-'))
+  chmodSync(folder, 0o755)
+  const port = await freePort()
+  writeFileSync(join(folder, 'pgbouncer.ini'), `
+    [databases]
+    * = host=127.0.0.1 port=${server.port} user=ada password='open sesame'
+    [pgbouncer]
+    listen_addr = 127.0.0.1
+    listen_port = ${port}
+    unix_socket_dir =
+    auth_type = any
+    pool_mode = ${mode}`)
+  const bouncer = spawn('pgbouncer', [join(folder, 'pgbouncer.ini')], { ...user, stdio: 'ignore' })
+  t.teardown(() => {
+    bouncer.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  })
+  await once(bouncer, 'spawn')
+  const url = (database: string) => `postgres://ada@127.0.0.1:${port}/${database}`
+  while (!await query('select 1', url('postgres')).then(() => true, () => false)) await sleep(50)
+  return { url }
 }
 
 async function query (sql: string, url: string): Promise<Record<string, unknown>[]> {

@@ -1,0 +1,231 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { test, type Test } from 'tap'
+import { engineAt } from '../../plugins/stores/engines.js'
+import type { List } from '../../plugins/stores/store.js'
+import { databaseDefaults } from '../../schemas/config.js'
+import type { Item } from '../../schemas/item.js'
+import { schemaSql } from '../../scripts/schema.js'
+import { item, onPostgres, things } from '../support/databases.js'
+import { opened } from '../support/engines.js'
+import { build } from '../support/helper.js'
+import { startPgBouncer, startPostgres } from '../support/postgres.js'
+import { start } from '../support/process.js'
+import { until } from '../support/until.js'
+import { without } from '../stress/service.js'
+
+const { seed: _, ...collection } = things
+
+onPostgres('no record appears before one that was visible, and a reader that follows the cursor gets every record once', async (t, server) => {
+  const url = server.database()
+  const engines = await Promise.all([1, 2, 3].map(async () => {
+    const engine = await engineAt(url, databaseDefaults)
+    t.teardown(engine.close)
+    return opened<Item>(engine, { ...collection, seed: [] })
+  }))
+  const total = 1500
+  let isWriting = true
+  const writes = Promise.all(engines.flatMap((store, n) => Array.from({ length: 10 }, async (_, client) => {
+    for (let k = 0; k < total / 30; k++) await store.append(item(n * 1e6 + client * 1e3 + k), k % 2 ? `${n}-${client}-${k}` : undefined)
+  }))).finally(() => { isWriting = false })
+
+  const [reader] = engines as [typeof engines[0]]
+  const followed: number[] = []
+  let position = 0
+  let before: number[] = []
+  let lists = 0
+  const ids = async (list: List) => (JSON.parse(await text(Readable.from(list))) as Item[]).map(({ id }) => id)
+  while (isWriting || followed.length < total) {
+    // A page has a next position only if there are more records, so the last one of a full page is read again.
+    const { list, next } = await reader.page(20, position)
+    if (next !== undefined) {
+      position = next
+      followed.push(...await ids(list))
+    } else if (!isWriting) {
+      followed.push(...await ids(list))
+      break
+    }
+    const now = await ids((await reader.page(10_000)).list)
+    t.same(now.slice(0, before.length), before)
+    before = now
+    lists++
+  }
+  await writes
+  t.ok(lists > 10, `${lists} lists`)
+  t.equal(new Set(followed).size, total)
+  t.equal(followed.length, total)
+  t.same(followed, await ids((await reader.page(10_000)).list))
+})
+
+onPostgres('if the server is not reachable yet, the service starts, is not ready, and serves as soon as it is', async t => {
+  const server = await startPostgres(t)
+  if (!server) return
+  const url = server.database()
+  await server.stop()
+  const lines: string[] = []
+  const app = build(t, { DATABASE_URL: url, LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
+  t.equal((await app.inject('/livez')).statusCode, 200)
+  for (const path of ['/readyz', '/api/items']) t.equal((await app.inject(path)).statusCode, 503)
+  await server.run()
+  await until(async () => (await app.inject('/readyz')).statusCode === 200)
+  t.same((await app.inject('/api/items')).json(), [{ id: 1, name: 'Lamp', price: 42.5 }])
+  await until(() => lines.join().includes('The database is available again'))
+  t.equal(lines.join().split('The database is unavailable').length, 2)
+})
+
+onPostgres('after a failover, connections to the read-only standby are not used, and the service recovers', async t => {
+  const server = await startPostgres(t)
+  if (!server) return
+  const standby = await server.startStandby(t)
+  const proxy = await startSwitch(t, server.port)
+  const app = build(t, { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '2000' })
+  const statuses = async (id: number) => Promise.all([
+    '/readyz', '/api/items', '/api/items/1', { method: 'POST', url: '/api/items', payload: item(id) } as const
+  ].map(async request => (await app.inject(request)).statusCode))
+  t.same(await statuses(2), [200, 200, 200, 201])
+  await until(async () => (await standby.query('select id from items where id = 2')).length === 1)
+
+  proxy.switchTo(standby.port)
+  await server.stop('SIGQUIT')
+  for (let n = 0; n < 5; n++) t.same(await statuses(3), [503, 503, 503, 503])
+  await standby.promote()
+  t.same(await statuses(4), [200, 200, 200, 201])
+  t.same((await app.inject('/api/items')).json().map(({ id }: Item) => id), [1, 2, 4])
+
+  // A server that becomes read-only while connections are open.
+  await standby.query('alter database postgres set default_transaction_read_only = on')
+  await standby.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fastify-items-users'")
+  await until(async () => (await app.inject('/readyz')).statusCode === 503)
+  await standby.query('begin; set transaction read write; alter database postgres set default_transaction_read_only = off; commit')
+  await until(async () => (await app.inject('/readyz')).statusCode === 200)
+  t.same(await statuses(5), [200, 200, 200, 201])
+})
+
+onPostgres('after the type of a column has changed, reads and writes work; without a table, the service is not ready', async (t, server) => {
+  const url = server.database()
+  const app = build(t, { DATABASE_URL: url })
+  const post = (id: number) => ({ method: 'POST', url: '/api/items', payload: item(id), headers: { 'idempotency-key': String(id) } } as const)
+  const requests = (id: number) => ['/api/items', '/api/items/1', '/readyz', post(id)]
+  for (const request of requests(2)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
+  await server.query('alter table items alter column name type varchar(200)', url)
+  for (const request of requests(3)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
+  await server.query('alter table items rename column price to cost', url)
+  t.equal((await app.inject('/readyz')).statusCode, 503)
+  await server.query('alter table items rename column cost to price', url)
+  t.equal((await app.inject('/readyz')).statusCode, 200)
+  await server.query('drop table idempotency_keys', url)
+  t.equal((await app.inject('/readyz')).statusCode, 503)
+})
+
+for (const mode of ['session', 'transaction']) {
+  onPostgres(`PgBouncer in ${mode} mode works with its default settings`, async (t, server) => {
+    const reason = without('pgbouncer')
+    if (reason) return t.plan(0, reason)
+    const bouncer = await startPgBouncer(t, server, mode)
+    await server.query(`create database bounced_${mode}`)
+    for (const ID_SOURCE of ['client', 'server']) {
+      const apps = [1, 2].map(() => build(t, { DATABASE_URL: bouncer.url(`bounced_${mode}`), ID_SOURCE, DATABASE_POOL_SIZE: '4' }))
+      const send = (n: number, headers = {}, payload: object = item(n)) =>
+        (apps[n % 2] ?? build(t)).inject({ method: 'POST', url: '/api/items', payload, headers })
+      const created = await Promise.all(Array.from({ length: 200 }, (_, n) => send(n)))
+      t.ok(created.every(({ statusCode }) => statusCode === 201))
+      const first = await send(1, { 'idempotency-key': ID_SOURCE })
+      t.equal((await send(2, { 'idempotency-key': ID_SOURCE }, item(1))).body, first.body)
+      t.equal((await send(3, { 'idempotency-key': ID_SOURCE })).statusCode, 422)
+      const [app] = apps as [ReturnType<typeof build>]
+      for (const url of ['/api/items/1', '/readyz', '/api/items']) t.equal((await app.inject(url)).statusCode, 200)
+      t.equal((await app.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name: 'Grace' } })).statusCode, 201)
+      t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1' })).statusCode, ID_SOURCE === 'client' ? 204 : 404)
+      let pages = 0
+      for (let url: string | undefined = '/api/items?limit=50'; url; pages++) {
+        const page: Awaited<ReturnType<typeof app.inject>> = await app.inject(url)
+        t.equal(page.statusCode, 200)
+        url = /<(.+)>/.exec(String(page.headers.link))?.[1]
+      }
+      t.ok(pages >= 4)
+    }
+    const engine = await engineAt(bouncer.url(`bounced_${mode}`), databaseDefaults)
+    t.teardown(engine.close)
+    const store = await opened<Item>(engine, { ...collection, seed: [] })
+    await Promise.all(Array.from({ length: 3000 }, (_, n) => store.append(item(n))))
+    t.equal(JSON.parse(await text(await store.list() as Readable)).length, 3000)
+  })
+}
+
+onPostgres('a role without DDL privileges can use the tables of deploy/postgresql.sql, and a missing privilege is reported at startup', async (t, server) => {
+  await server.query('create database administered')
+  const url = server.url.replace(/postgres$/, 'administered')
+  await server.query(readFileSync('deploy/postgresql.sql', 'utf8'), url)
+  await server.query("create role clerk login password 'clerk'; grant items_users to clerk", url)
+  const clerk = url.replace('ada:open%20sesame', 'clerk:clerk')
+  for (const ID_SOURCE of ['client', 'server']) {
+    const app = build(t, { DATABASE_URL: clerk, ID_SOURCE })
+    for (const request of [
+      '/api/items', '/readyz',
+      { method: 'POST', url: '/api/items', payload: { id: 2, name: 'x', price: 1 }, headers: { 'idempotency-key': ID_SOURCE } },
+      { method: 'POST', url: '/api/users', payload: { id: 2, name: 'x' } },
+      { method: 'DELETE', url: '/api/users/2' }
+    ] as const) t.match((await app.inject(request as string)).statusCode, /^20[014]$/)
+    await app.close()
+  }
+  await server.query('revoke insert on items from items_users', url)
+  const service = start(t, { DATABASE_URL: clerk }, { built: true })
+  t.same(await service.exit, [1, null])
+  t.equal(service.errors(), 'The role in DATABASE_URL lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.\n')
+})
+
+onPostgres('settings of the server do not change prices or reject writes', async (t, server) => {
+  const url = server.database()
+  const schema = decodeURIComponent(url).split('search_path=')[1]
+  const settings = (options: string) => `${server.url}?options=${encodeURIComponent(`-csearch_path=${schema} ${options}`)}`
+
+  const exact = build(t, { DATABASE_URL: settings('-cextra_float_digits=0') })
+  const price = 0.1 + 0.2
+  await exact.inject({ method: 'POST', url: '/api/items', payload: { id: 7, name: 'x', price } })
+  t.equal((await exact.inject('/api/items/7')).json().price, price)
+  t.equal((await exact.inject('/api/items')).json()[1].price, price)
+
+  const serializable = [1, 2, 3].map(() => build(t, { DATABASE_URL: settings('-cdefault_transaction_isolation=serializable'), ID_SOURCE: 'server' }))
+  await Promise.all(serializable.map(app => app.ready()))
+  const responses = await Promise.all(Array.from({ length: 300 }, (_, n) =>
+    (serializable[n % 3] ?? exact).inject({ method: 'POST', url: '/api/items', payload: { name: 'x', price: 1 } })))
+  t.same(new Set(responses.map(({ statusCode }) => statusCode)), new Set([201]))
+  t.equal(new Set(responses.map(response => response.json().id)).size, 300)
+})
+
+onPostgres('if the server allows fewer connections than the pool has, requests wait', async (t, server) => {
+  await server.query("create role few login password 'few' connection limit 2")
+  await server.query('create database few owner few')
+  const app = build(t, { DATABASE_URL: server.url.replace('ada:open%20sesame', 'few:few').replace(/postgres$/, 'few'), DATABASE_POOL_SIZE: '20' })
+  const responses = await Promise.all(Array.from({ length: 100 }, (_, n) => app.inject(n % 2 ? '/api/items/1' : '/api/items?limit=1')))
+  t.same(new Set(responses.map(({ statusCode }) => statusCode)), new Set([200]))
+})
+
+test('deploy/postgresql.sql is up to date', async t => {
+  t.equal(readFileSync('deploy/postgresql.sql', 'utf8'), await schemaSql(), 'run npm run schema')
+})
+
+/** A TCP proxy whose new connections can be switched to another port. */
+async function startSwitch (t: Test, first: number) {
+  let target = first
+  const sockets = new Set<Socket>()
+  const server = createServer(client => {
+    const upstream = connect(target, '127.0.0.1')
+    for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
+      sockets.add(from)
+      from.on('error', () => {}).on('close', () => to.destroy()).pipe(to)
+    }
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return {
+    url: `postgres://ada:open%20sesame@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
+    switchTo (port: number) { target = port }
+  }
+}
