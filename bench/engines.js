@@ -16,6 +16,8 @@ const columns = 'position bigint generated always as identity primary key, id bi
 const insertion = "insert into direct (id, name, price) values (2, 'Item number 2', 2.25)"
 const selection = 'select id, name, price from direct where id = 1 order by position limit 1'
 const post = { method: 'POST', path: '/api/items', body: item(2) }
+const keyed = { ...post, uniqueHeader: 'idempotency-key' }
+const unkeyed = { ...post, uniqueHeader: 'x-another-header' } // so that the client does the same work
 const get = { path: '/api/items/1' }
 const limits = { timeout: 5000, poolSize: 10 }
 
@@ -58,7 +60,13 @@ export async function measureEngines (rounds, progress) {
     ['GET one on PostgreSQL, to pgbench with the same select', 0.6, () => onPostgres(get), () => pgbench(selection)],
     ['POST on SQLite, to one transaction an insert', 5, () => onSqlite(post), () => rate(() => insertOne.run([]))],
     ['the same without HTTP: `append` from 64 callers', 5, () => appendRate(stores[1]), () => rate(() => insertOne.run([]))],
-    ['GET one on SQLite, to memory', 0.7, () => onSqlite(get), () => onMemory(get)]
+    ['GET one on SQLite, to memory', 0.7, () => onSqlite(get), () => onMemory(get)],
+    ...has('wrk')
+      ? [
+          ['POST with idempotency keys on PostgreSQL, to POST', 0.5, () => onPostgres(keyed), () => onPostgres(unkeyed)],
+          ['POST with idempotency keys on SQLite, to POST', 0.8, () => onSqlite(keyed), () => onSqlite(unkeyed)]
+        ]
+      : []
   ]
   const results = []
   try {

@@ -1,5 +1,6 @@
 // Puts load on a server: with wrk where the machine has it, with autocannon otherwise.
 import { execFile, execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -24,7 +25,7 @@ export const pinned = (core, command) => has('taskset') ? ['taskset', '-c', Stri
 const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
 
 /** Requests a second, over that many seconds. */
-export async function measure (port, { method = 'GET', path, body }, seconds) {
+export async function measure (port, { method = 'GET', path, body, uniqueHeader }, seconds) {
   const url = `http://127.0.0.1:${port}${path}`
   if (!has('wrk')) {
     const args = ['-j', '-c', connections, '-d', seconds, '-m', method, ...body ? ['-b', body, '-H', 'content-type=application/json'] : [], url]
@@ -34,7 +35,8 @@ export async function measure (port, { method = 'GET', path, body }, seconds) {
   }
   const script = join(scripts, 'request.lua')
   writeFileSync(script, `wrk.method = '${method}'\n` +
-    (body ? `wrk.body = '${body}'\nwrk.headers['content-type'] = 'application/json'\n` : ''))
+    (body ? `wrk.body = '${body}'\nwrk.headers['content-type'] = 'application/json'\n` : '') +
+    (uniqueHeader ? `local n = 0\nrequest = function () n = n + 1; wrk.headers['${uniqueHeader}'] = '${randomUUID()}-' .. n; return wrk.format() end\n` : ''))
   const [command, ...rest] = pinned(1, ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url])
   const { stdout } = await run(command, rest)
   return Number(stdout.match(/Requests\/sec:\s+([\d.]+)/)[1])

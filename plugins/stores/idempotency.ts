@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, type HasId, type Store } from './store.js'
 
 /** How long a key is valid, in milliseconds. */
@@ -14,7 +14,7 @@ export interface KeyUse {
 
 /** The SHA-256 digest of a text. */
 export function digestOf (text: string) {
-  return createHash('sha256').update(text).digest('base64url')
+  return hash('sha256', text, 'base64url')
 }
 
 /** Keys that were used before this time are expired. */

@@ -121,8 +121,11 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
           select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
           from last_ids where collection = '${name}'`).raw(),
         keepLastId: database.prepare(`update last_ids set id = ? where collection = '${name}'`),
-        selectUse: database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`).raw(),
-        keepUse: database.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`),
+        selectUse: database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`).raw(),
+        claimKey: database.prepare(`
+          insert into idempotency_keys values ('${name}', ?1, ?2, ?3, ?4)
+          on conflict do update set digest = ?2, id = ?3, at = ?4 where at < ?5`),
+        releaseKey: database.prepare(`delete from idempotency_keys where collection = '${name}' and key = ?`),
         selectFirst: database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`).raw(),
         selectPiece: database.prepare(pieces).raw(),
         selectSize: database.prepare(sizeSelection).raw(),
@@ -132,26 +135,36 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
 
     function add (given: NewRecord<T>) {
-      const record = hasId(given) ? given : { ...given, id: generateId() }
+      return insert(given, numbered(given))
+    }
+
+    function insert (given: NewRecord<T>, record: HasId) {
+      if (!hasId(given)) statements.keepLastId.run([record.id])
       statements.insert.run(valuesOf(record))
       return record
     }
 
-    function generateId () {
+    function numbered (given: NewRecord<T>): HasId {
+      if (hasId(given)) return given
       const [last] = statements.selectLastId.get() as [number]
-      const id = nextId(last, id => statements.selectFirst.get([id]) !== undefined)
-      statements.keepLastId.run([id])
-      return id
+      return { ...given, id: nextId(last, id => statements.selectFirst.get([id]) !== undefined) }
     }
 
+    /** Stores the key if it is new or expired, and then the record. Otherwise, it returns the record that the key has created. */
     function addOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
-      const use = statements.selectUse.get([key, expiredBefore()]) as [string, number] | undefined
-      const id = previousId(use && { digest: use[0], id: use[1] }, digest)
-      if (id !== undefined) return { ...given, id }
-      const record = add(given)
-      statements.keepUse.run([key, digest, record.id, Date.now()])
-      return record
+      const record = numbered(given)
+      const { changes } = statements.claimKey.run([key, digest, record.id, Date.now(), expiredBefore()])
+      if (changes > 0) {
+        try {
+          return insert(given, record)
+        } catch (error) {
+          if (database.inTransaction) statements.releaseKey.run([key])
+          throw error
+        }
+      }
+      const [usedDigest, id] = statements.selectUse.get([key]) as [string, number]
+      return { ...given, id: Number(previousId({ digest: usedDigest, id }, digest)) }
     }
 
     async function page (limit: number, after = 0) {
