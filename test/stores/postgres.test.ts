@@ -38,8 +38,8 @@ onPostgres('no record appears before one that was visible, and a reader that fol
   let before: number[] = []
   let lists = 0
   const ids = async (list: List) => (JSON.parse(await text(Readable.from(list))) as Item[]).map(({ id }) => id)
-  while (isWriting || followed.length < total) {
-    // A page has a next position only if there are more records, so the last one of a full page is read again.
+  while (followed.length < total) {
+    // A page has a next position only if there are more records.
     const { list, next } = await reader.page(20, position)
     if (next !== undefined) {
       position = next
