@@ -1,8 +1,7 @@
 FROM node:24-bookworm-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
-# npm's settings are those of who builds, if they are given, and so are the certificates that these may name as
-# /run/secrets/cafile. Neither is in the image.
+# npm settings and certificates can be passed as build secrets. They are not stored in the image.
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts/build-redoc.js scripts/
@@ -11,7 +10,7 @@ COPY plugins plugins
 COPY src src
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm run build && npm prune --omit=dev
 
-# What Node's own image begins from, with Node alone: no npm, no headers.
+# The base of the official Node image, with only the Node binary.
 FROM debian:bookworm-slim
 COPY --from=build /usr/local/LICENSE /usr/local/
 COPY --from=build /usr/local/bin/node /usr/local/bin/
@@ -21,7 +20,7 @@ WORKDIR /app
 COPY package.json ./
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
-# By number, so that an orchestrator can tell that it is not root.
+# A number, so that an orchestrator can check that it is not root.
 USER 1000
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \

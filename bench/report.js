@@ -1,4 +1,4 @@
-// Turns the figures of a run into a table, a file and a picture.
+// Writes the results of a run to results.md and results.svg.
 import { writeFileSync } from 'node:fs'
 import { cpus, arch, platform } from 'node:os'
 
@@ -13,18 +13,18 @@ export function report ({ results, growth, million, engines, startup, rounds }) 
   })
   const markdown = `# Results
 
-Requests a second as a ratio to \`node:http\` with hand-written routing; the list of 10,000 as a ratio to nginx, which
-sends the same bytes from a file. Each figure is the median over ${rounds} one-second rounds of the ratio within the
-round; the servers run on one core and the load on another. Node ${process.version}, ${platform()} ${arch()}, ${cpus()[0].model}.
+Requests per second as a ratio to \`node:http\` with hand-written routing; the list of 10,000 as a ratio to nginx, which
+sends the same bytes from a file. Each figure is the median of ${rounds} ratios, each within a round of one second per
+server. The servers run on one core and the load on another. Node ${process.version}, ${platform()} ${arch()}, ${cpus()[0].model}.
 
-| work | ${peers.join(' | ')} | reach |
+| workload | ${peers.join(' | ')} | goal |
 |---|${peers.map(() => '---|').join('')}---|
 ${rows.map(({ name, ratios, reach }) =>
   `| ${name} | ${peers.map(peer => show(ratios[peer])).join(' | ')} | ${reach ? `≥ ${reach.toFixed(2)}` : 'as GET one'} |`).join('\n')}
 
-A dash: the peer does not answer the same bytes for it, or not at all.
+A dash means that the server does not send the same bytes.
 
-## As the collection grows
+## Size of the collection
 
 | records | GET the last, as a ratio to 1 record | the whole list | RSS |
 |---|---|---|---|
@@ -33,25 +33,25 @@ ${growth.map(({ size, one, bytes, ms, rss }) =>
 
 ## A million records
 
-| what | figure | reach |
+| measurement | result | goal |
 |---|---|---|
 | 99th percentile of GET one while four lists are being read | ${million.p99.toFixed(1)} ms | < 20 ms |
-| held for ten readers that do not read | ${(million.held / 1e6).toFixed(1)} MB | no copy (a list is 40 MB) |
-| removing and appending a user, beside the time of a list | ${million.change.toFixed(1)} ms beside ${million.list.toFixed(0)} ms | no new encoding |
-| memory, as a ratio to the objects in an array and a \`Map\` | ${million.memory.toFixed(2)} | ≤ 1.50 |
+| memory for ten clients that do not read a list | ${(million.held / 1e6).toFixed(1)} MB | no copy (a list is 40 MB) |
+| deleting and creating a user, compared with a list | ${million.change.toFixed(1)} ms, list ${million.list.toFixed(0)} ms | no new encoding |
+| memory, compared with objects in an array and a \`Map\` | ${million.memory.toFixed(2)} | ≤ 1.50 |
 
-## On databases
+## Databases
 
-Requests a second at 64 connections, as a ratio to the same database asked directly. Here all processes share the cores.
+Requests per second with 64 connections, compared with the same database without the service. All processes share the cores.
 
-| what | ratio | reach |
+| workload | ratio | goal |
 |---|---|---|
 ${engines.map(({ name, ratios, reach }) => `| ${name} | ${median(ratios).toFixed(2)} | ${reach ? `≥ ${reach}` : ''} |`).join('\n')}
 
-## Start
+## Startup
 
-From the start of the process to the first answer: ${median(startup).toFixed(2)} times a bare Fastify with
-@fastify/swagger-ui (reach: 2.00).
+Time from the start of the process to the first response: ${median(startup).toFixed(2)} times that of Fastify with
+@fastify/swagger-ui (goal: at most 2.00).
 `
   writeFileSync('results.md', markdown)
   writeFileSync('results.svg', picture(rows))

@@ -135,12 +135,10 @@ async function orStartupError<T> (open: () => Promise<T>) {
   try {
     return await open()
   } catch (error) {
-    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${reason(error)}`)
+    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${firstLine((error as Error).message)}`)
   }
 }
 
-/** The first line of the message. A host name with several addresses fails with one error for each address. */
-function reason (error: unknown) {
-  const { errors: [first] = [error] } = error as Partial<AggregateError>
-  return (first as Error).message.split('\n', 1)[0]
+function firstLine (text: string) {
+  return text.split('\n', 1)[0]
 }

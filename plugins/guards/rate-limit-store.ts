@@ -14,7 +14,7 @@ export class MemoryStore implements FastifyRateLimitStore {
   readonly #windows = new Map<string, { current: number, end: number }>()
 
   incr (key: string, done: Done, timeWindow: number) {
-    const now = performance.now()
+    const now = Math.round(performance.now()) // a fraction could make the time window a second longer
     const window = this.#open(key, now) ?? this.#start(key, now, timeWindow)
     window.current++
     done(null, { current: window.current, ttl: window.end - now })
@@ -22,7 +22,7 @@ export class MemoryStore implements FastifyRateLimitStore {
 
   /** Returns the count without changing it. */
   read (key: string, done: Done) {
-    const now = performance.now()
+    const now = Math.round(performance.now())
     const { current, end } = this.#open(key, now) ?? { current: 0, end: now }
     done(null, { current, ttl: end - now })
   }

@@ -52,16 +52,23 @@ const cleanupInterval = 60_000
 
 /** Removes expired keys from a database in regular intervals. The function removes some of them and returns how many. */
 export function keyCleanup (removeSome: () => Promise<number>) {
-  const timer = setInterval(async function removeExpired () {
-    try {
-      while (await removeSome() > 0);
-    } catch {} // the next interval tries again
+  const stopping = new AbortController()
+  let removing = Promise.resolve()
+  const timer = setInterval(function startRemoval () {
+    removing = removeExpired().catch(() => {}) // the next interval tries again
   }, cleanupInterval).unref()
 
   return {
-    stop () {
+    /** Waits for a removal that is in progress. */
+    async stop () {
+      stopping.abort()
       clearInterval(timer)
+      await removing
     }
+  }
+
+  async function removeExpired () {
+    while (!stopping.signal.aborted && await removeSome() > 0);
   }
 }
 

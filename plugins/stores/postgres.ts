@@ -318,12 +318,9 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
   /** Throws unless a write would succeed: the server must be writable, and the tables must have the expected columns. */
   async function check () {
     try {
-      if (!isPrepared) await prepareOnce()
-      const { rows } = await query({ text: 'show transaction_read_only', rowMode: 'array' })
-      if (rows[0]?.[0] === 'on') throw readOnlyError()
+      await query('delete from idempotency_keys where false') // fails on a read-only server
       for (const { statements } of opened) for (const statement of statements) await query(explain(statement))
     } catch (error) {
-      if (error instanceof ReadOnlyError) retire(pools)
       throw error instanceof StoreUnavailableError ? error : new StoreUnavailableError(error)
     }
   }
@@ -333,7 +330,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
   }
 
   async function close () {
-    cleanup.stop()
+    await cleanup.stop()
     await endOf(pools)
   }
 
@@ -426,19 +423,14 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 /** A server that does not accept writes, such as a standby. */
 class ReadOnlyError extends Error {}
 
-function readOnlyError () {
-  return new ReadOnlyError('The server in DATABASE_URL is read-only (a standby)')
-}
-
 async function rejectReadOnly (client: pg.ClientBase) {
   const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
-  if (row?.[0] === 'on') throw readOnlyError()
+  if (row?.[0] === 'on') throw new ReadOnlyError('The server in DATABASE_URL is read-only (a standby)')
 }
 
 /** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. */
 function checkUrl (url: string) {
-  const [, host = ''] = /^\w+:\/\/(?:[^/?#]*@)?([^/?#]*)/.exec(url) ?? []
-  if (host.includes(',')) throw new StartupError('DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
+  if (/^\w+:\/\/([^/?#]*@)?[^/?#]*,/.test(url)) throw new StartupError('DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
   if (!URL.canParse(url)) throw new StartupError('DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
 }
 
@@ -478,13 +470,12 @@ function lock (name: string, timeout: number) {
   return `set_config('lock_timeout', '${timeout}', true), pg_advisory_xact_lock(hashtext('fastify-items-users'), hashtext(concat(current_schema(), '.${name}')))`
 }
 
-/** Asks the server to cancel the statement of a connection. Closing the connection alone would not stop it. */
+/** Asks the server to cancel the statement of a TCP connection. Closing the connection alone would not stop it. */
 function cancel (client: pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }) {
   const { host = '', port = 0, processID = 0, secretKey = 0 } = client
   const request = Buffer.alloc(16)
   for (const [n, value] of [16, 80877102, processID, secretKey].entries()) request.writeInt32BE(value, n * 4)
-  const socket = host.startsWith('/') ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host)
-  socket.on('error', () => {}).end(request)
+  connectSocket(port, host).on('error', () => {}).end(request)
 }
 
 function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {

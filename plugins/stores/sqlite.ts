@@ -256,8 +256,8 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     return { lists: { used: readers - idleReaders.length, idle: idleReaders.length, waiting: 0 } }
   }
 
-  function close () {
-    cleanup.stop()
+  async function close () {
+    await cleanup.stop()
     database.exec('pragma wal_checkpoint(truncate)') // moves everything from the WAL to the file
     for (const connection of [database, ...idleReaders]) connection.close()
     release()

@@ -37,7 +37,7 @@ test('the guide "Add a collection" leads to a third collection on all engines', 
     { env, cwd: folder, maxBuffer: 64 * 1024 * 1024 }).catch(error => error)
   t.notMatch(stdout, /^ *not ok/m)
   for (const engine of ['memory', 'SQLite', 'PostgreSQL']) t.match(stdout, new RegExp(`^ *# Subtest: on ${engine}`, 'm'))
-  t.equal(stdout.match(/^ *# Subtest: \/api\/orders$/gm)?.length, stdout.match(/^ *# Subtest: \/api\/items$/gm)?.length)
+  t.equal(stdout.match(/^ *# Subtest: \/api\/orders$/gm)?.length, 3)
 })
 
 function insertAfter (file: string, place: RegExp, text: string) {

@@ -4,6 +4,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import Database from 'libsql'
 import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
+import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onPostgres, postgres, things, unavailable } from '../support/databases.js'
 import { opened } from '../support/engines.js'
@@ -64,6 +65,18 @@ test('on SQLite, a second process on the same file is refused, and a process tha
   await first.exit
   const third = start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true })
   t.equal((await fetch(`${await third.url}/readyz`)).status, 200)
+})
+
+test('on SQLite, a path that is not clear and a file that is locked are startup errors', async t => {
+  for (const name of [':memory:', '//data/items.db', '///data/items.db']) await t.rejects(engineAt(`sqlite:${name}`, databaseDefaults), { code: 'ERR_STARTUP' }, name)
+  const path = `${newFolder(t)}/new/folder/items.db`
+  await (await engineAt(`sqlite:${path}`, databaseDefaults)).close()
+  const lock = new Database(`${path}-lock`)
+  lock.exec('begin exclusive')
+  await t.rejects(engineAt(`sqlite:${path}`, databaseDefaults), { message: /is used by another process/ })
+  lock.close()
+  writeFileSync(`${path}-lock`, 'no database'.repeat(100))
+  await t.rejects(engineAt(`sqlite:${path}`, databaseDefaults), { message: 'file is not a database' })
 })
 
 test('on SQLite, the service is not ready and writes are answered with 503 after the WAL was removed', async t => {

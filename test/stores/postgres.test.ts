@@ -1,20 +1,18 @@
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { test, type Test } from 'tap'
+import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
 import type { List } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
-import { schemaSql } from '../../scripts/schema.js'
+import { schemaSql } from '../../scripts/schema-sql.js'
 import { item, onPostgres, things } from '../support/databases.js'
 import { opened } from '../support/engines.js'
 import { build } from '../support/helper.js'
 import { startPgBouncer, startPostgres } from '../support/postgres.js'
-import { start } from '../support/process.js'
 import { until } from '../support/until.js'
+import { startSwitch } from '../stress/history.js'
 import { without } from '../stress/service.js'
 
 const { seed: _, ...collection } = things
@@ -91,17 +89,22 @@ onPostgres('after a failover, connections to the read-only standby are not used,
   proxy.switchTo(standby.port)
   await server.stop('SIGQUIT')
   for (let n = 0; n < 5; n++) t.same(await statuses(3), [503, 503, 503, 503])
+  const started = build(t, { DATABASE_URL: proxy.url })
+  t.equal((await started.inject('/livez')).statusCode, 200)
+  t.equal((await started.inject('/readyz')).statusCode, 503)
   await standby.promote()
   t.same(await statuses(4), [200, 200, 200, 201])
   t.same((await app.inject('/api/items')).json().map(({ id }: Item) => id), [1, 2, 4])
 
   // A server that becomes read-only while connections are open.
-  await standby.query('alter database postgres set default_transaction_read_only = on')
-  await standby.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fastify-items-users'")
+  await standby.query('alter system set default_transaction_read_only = on')
+  await standby.query('select pg_reload_conf()')
   await until(async () => (await app.inject('/readyz')).statusCode === 503)
-  await standby.query('begin; set transaction read write; alter database postgres set default_transaction_read_only = off; commit')
+  t.same(await statuses(5), [503, 503, 503, 503])
+  await standby.query('alter system reset default_transaction_read_only')
+  await standby.query('select pg_reload_conf()')
   await until(async () => (await app.inject('/readyz')).statusCode === 200)
-  t.same(await statuses(5), [200, 200, 200, 201])
+  t.same(await statuses(6), [200, 200, 200, 201])
 })
 
 onPostgres('after the type of a column has changed, reads and writes work; without a table, the service is not ready', async (t, server) => {
@@ -110,7 +113,10 @@ onPostgres('after the type of a column has changed, reads and writes work; witho
   const post = (id: number) => ({ method: 'POST', url: '/api/items', payload: item(id), headers: { 'idempotency-key': String(id) } } as const)
   const requests = (id: number) => ['/api/items', '/api/items/1', '/readyz', post(id)]
   for (const request of requests(2)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
+  const pages = async () => (await Promise.all(Array.from({ length: 5 }, () => app.inject('/api/items?limit=1')))).map(({ statusCode }) => statusCode)
+  t.same(await pages(), [200, 200, 200, 200, 200])
   await server.query('alter table items alter column name type varchar(200)', url)
+  t.same(await pages(), [200, 200, 200, 200, 200])
   for (const request of requests(3)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
   await server.query('alter table items rename column price to cost', url)
   t.equal((await app.inject('/readyz')).statusCode, 503)
@@ -172,9 +178,9 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
     await app.close()
   }
   await server.query('revoke insert on items from items_users', url)
-  const service = start(t, { DATABASE_URL: clerk }, { built: true })
-  t.same(await service.exit, [1, null])
-  t.equal(service.errors(), 'The role in DATABASE_URL lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.\n')
+  await t.rejects(async () => build(t, { DATABASE_URL: clerk }).ready(), {
+    message: 'The role in DATABASE_URL lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.'
+  })
 })
 
 onPostgres('settings of the server do not change prices or reject writes', async (t, server) => {
@@ -204,28 +210,44 @@ onPostgres('if the server allows fewer connections than the pool has, requests w
   t.same(new Set(responses.map(({ statusCode }) => statusCode)), new Set([200]))
 })
 
+onPostgres('a key that two instances use at the same time creates one record, and a key that cannot be stored is in use', async (t, server) => {
+  const url = server.database()
+  const stores = await Promise.all([1, 2].map(async () => {
+    const engine = await engineAt(url, databaseDefaults)
+    t.teardown(engine.close)
+    return opened<Item>(engine, { ...collection, seed: [] })
+  }))
+  for (let n = 0; n < 30; n++) {
+    const [one, other] = await Promise.all(stores.map(store => store.append(item(n), `key-${n}`)))
+    t.equal(one, other)
+  }
+  t.equal(await stores[0]?.size(), 30)
+  await server.query(`
+    create function skip() returns trigger language plpgsql as 'begin return null; end';
+    create trigger skip before insert on idempotency_keys for each row execute function skip()`, url)
+  await t.rejects(Promise.resolve(stores[0]?.append(item(99), 'skipped')), { code: 'ERR_IDEMPOTENCY_KEY_IN_USE' })
+  t.equal(await stores[0]?.size(), 30)
+})
+
+onPostgres('what can never work fails at startup, and what is not reachable is tried again', async (t, server) => {
+  const url = server.database()
+  await server.query('create table users (name text)', url)
+  await t.rejects(async () => build(t, { DATABASE_URL: url }).ready(), {
+    message: 'Cannot create the tables in DATABASE_URL: relation "users" already exists, and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).'
+  })
+  t.same(await server.query("select to_regclass('items') as items, to_regclass('collections') as collections", url), [{ items: null, collections: null }])
+  await t.rejects(async () => build(t, { DATABASE_URL: server.url.replace('sesame', 'melon') }).ready(), {
+    message: 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"'
+  })
+  for (const host of ['127.0.0.1:1', 'localhost:1', 'nowhere.invalid']) {
+    const app = build(t, { DATABASE_URL: `postgres://ada:sesame@${host}/items` })
+    t.equal((await app.inject('/livez')).statusCode, 200)
+    t.equal((await app.inject('/readyz')).statusCode, 503)
+  }
+  await t.rejects(engineAt('postgres://one,two/items', databaseDefaults), { code: 'ERR_STARTUP' })
+  await t.rejects(engineAt('postgres://[/items', databaseDefaults), { code: 'ERR_STARTUP' })
+})
+
 test('deploy/postgresql.sql is up to date', async t => {
   t.equal(readFileSync('deploy/postgresql.sql', 'utf8'), await schemaSql(), 'run npm run schema')
 })
-
-/** A TCP proxy whose new connections can be switched to another port. */
-async function startSwitch (t: Test, first: number) {
-  let target = first
-  const sockets = new Set<Socket>()
-  const server = createServer(client => {
-    const upstream = connect(target, '127.0.0.1')
-    for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
-      sockets.add(from)
-      from.on('error', () => {}).on('close', () => to.destroy()).pipe(to)
-    }
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return {
-    url: `postgres://ada:open%20sesame@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
-    switchTo (port: number) { target = port }
-  }
-}

@@ -6,6 +6,7 @@ import { newFolder } from '../support/folder.js'
 import { startPostgres } from '../support/postgres.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
+import { history } from './history.js'
 import { rollingRestart } from './rolling.js'
 import { serve, without, type Scope } from './service.js'
 import { soak } from './soak.js'
@@ -105,6 +106,13 @@ const drills: Drill[] = [
       return `${restarts} restarts of three instances: every request got its response (${listed(answers)}), none took longer than ${slowest} ms, and what was acknowledged is stored`
     }
   })),
+  {
+    name: 'History with kills and a failover, PostgreSQL',
+    async run (scope) {
+      const { operations, lists, kills, unknown } = await history(scope, { operations: 300, clients: 6, kills: 10 })
+      return `${operations} operations and ${lists} lists on three instances, ${kills} kills and a failover (${listed(unknown)}): all results are possible with one list`
+    }
+  },
   ...Object.entries(engines).map(([engine, address]) => ({
     name: `Soak, ${engine}`,
     async run (scope: Scope) {

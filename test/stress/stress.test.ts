@@ -4,6 +4,8 @@ import tap, { test, type Test } from 'tap'
 import { onEveryEngine } from '../support/engines.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
+import { history } from './history.js'
+import { violationOf } from './linearizable.js'
 import { rollingRestart } from './rolling.js'
 import { serve, without } from './service.js'
 import { soak } from './soak.js'
@@ -73,6 +75,21 @@ onPostgres('a rolling restart of three instances behind nginx and haproxy fails 
   for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
   t.match(await rollingRestart(t, server, { behind: proxies.filter(proxy => !without(proxy)), rounds: 1, pause: 50 }), { restarts: 3 })
 }, without('nginx') && without('haproxy') && 'there is neither nginx nor haproxy')
+
+test('what clients see during kills and a failover is possible with one list', { skip: !postgres && 'PostgreSQL does not start' }, async t => {
+  t.match(await history(t, { operations: 60, clients: 5, kills: 1 }), { kills: 1 })
+})
+
+test('a history that is not possible with one list is found, and shortened', async t => {
+  const append = { kind: 'append', id: 1, name: 'a', sent: 1, answered: 2 } as const
+  const read = { kind: 'first', id: 1, sent: 3, answered: 4, result: 'a' } as const
+  const lost = { kind: 'first', id: 1, sent: 5, answered: 6, result: undefined } as const
+  const removal = { kind: 'removeFirst', id: 1, sent: 2, answered: Infinity } as const
+  t.equal(violationOf([append, read]), undefined)
+  t.equal(violationOf([append, read, lost, removal]), undefined, 'a removal without a response may take effect later')
+  t.same(violationOf([append, read, lost, { ...read, sent: 7, answered: 8 }]), [append, lost])
+  t.ok(violationOf([append, { ...append, name: 'b', sent: 3, answered: 4 }, { kind: 'all', id: 1, sent: 5, answered: 6, result: ['b', 'a'] }]))
+})
 
 /** Runs a test on the PostgreSQL server, if there is one. */
 function onPostgres (name: string, run: (t: Test, server: Postgres) => Promise<void>, skip: string | false = false) {

@@ -1,0 +1,208 @@
+import { deepStrictEqual, equal, ok } from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { startPostgres } from '../support/postgres.js'
+import { until } from '../support/until.js'
+import { violationOf, type Operation } from './linearizable.js'
+import { serve, type Scope } from './service.js'
+
+interface Options {
+  /** How many operations are done before each fault, and after the last one. */
+  operations: number
+  clients: number
+  /** How often an instance is killed. */
+  kills: number
+}
+
+interface User {
+  id: number
+  name: string
+}
+
+const ids = [1, 2, 3]
+
+/**
+ * Three instances of the service are used at random by some clients while instances are killed and the primary server
+ * fails over to its standby. What the clients have seen must be possible with one list that is used by one client after
+ * the other.
+ */
+export async function history (scope: Scope, { operations, clients, kills }: Options) {
+  const primary = await startPostgres(scope)
+  if (!primary) throw new Error('PostgreSQL does not start')
+  const standby = await primary.startStandby(scope)
+  await primary.query("alter system set synchronous_standby_names = '*'")
+  await primary.query('select pg_reload_conf()')
+  const proxy = await startSwitch(scope, primary.port)
+  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', DOCS: 'false' }
+  const instances = await Promise.all([1, 2, 3].map(() => serve(scope, env)))
+
+  const done: Operation[] = ids.map(id => ({ kind: 'append', id, name: id === 1 ? 'Ada' : `first ${id}`, sent: -2, answered: -1 }))
+  for (const id of ids.slice(1)) await post(0, { id, name: `first ${id}` })
+  const lists: { sent: number, answered: number, users: User[] }[] = []
+  const unknown: Record<string, number> = {}
+  let clock = 0
+  let names = 0
+  const stopping = new AbortController()
+  const running = Array.from({ length: clients }, client)
+
+  for (let kill = 0; kill < kills; kill++) {
+    await more()
+    const n = kill % instances.length
+    scope.comment(`kill ${kill + 1} of ${kills}`)
+    instances[n]?.process.kill('SIGKILL')
+    await instances[n]?.exit
+    instances[n] = await serve(scope, env)
+  }
+  await more()
+  scope.comment('failover')
+  proxy.switchTo(standby.port)
+  await primary.stop('SIGQUIT')
+  await sleep(200)
+  await standby.promote()
+  for (const { url } of instances) await until(async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true)
+  await more()
+  stopping.abort()
+  await Promise.all(running)
+  await list(0)
+
+  scope.comment(`checking ${done.length} operations, ${done.filter(({ answered }) => answered === Infinity).length} without a response`)
+  checkOrder()
+  for (const id of ids) {
+    const violation = violationOf(done.filter(operation => operation.id === id))
+    equal(violation && explain(violation), undefined, `the results for id ${id} are possible`)
+  }
+  return { operations: done.length, lists: lists.length, kills, unknown }
+
+  async function more () {
+    const enough = done.length + operations
+    await until(() => done.length >= enough)
+  }
+
+  async function client () {
+    while (!stopping.signal.aborted) {
+      await sleep(Math.random() * 40) // so that the history is short enough to be checked
+      const n = Math.floor(Math.random() * instances.length)
+      const id = ids[Math.floor(Math.random() * ids.length)] as number
+      const kind = Math.random()
+      if (kind < 0.2) await append(n, id)
+      else if (kind < 0.35) await append(n, id, true)
+      else if (kind < 0.6) await removeFirst(n, id)
+      else if (kind < 0.8) await first(n, id)
+      else if (kind < 0.95) await list(n)
+      else await walk(n)
+    }
+  }
+
+  async function append (n: number, id: number, isKeyed = false) {
+    const name = `record ${++names}`
+    const key = isKeyed ? `key-${names}` : undefined
+    const operation: Operation = { kind: 'append', id, name, sent: ++clock, answered: Infinity }
+    done.push(operation)
+    // A request with a key is sent again, also to other instances, until it is answered.
+    for (let attempt = 0; attempt < (key ? 20 : 1); attempt++) {
+      const status = await post(n + attempt, { id, name }, key)
+      if (status === 201) return answer(operation)
+      await sleep(20)
+    }
+  }
+
+  async function removeFirst (n: number, id: number) {
+    const operation: Operation = { kind: 'removeFirst', id, sent: ++clock, answered: Infinity }
+    done.push(operation)
+    const status = await send(n, `/${id}`, { method: 'DELETE' }).then(response => response?.status)
+    if (status === 204 || status === 404) answer(operation, status === 204)
+  }
+
+  async function first (n: number, id: number) {
+    const sent = ++clock
+    const response = await send(n, `/${id}`)
+    if (response?.status !== 200 && response?.status !== 404) return
+    const name = response.status === 200 ? (await response.json() as User).name : undefined
+    done.push({ kind: 'first', id, sent, answered: ++clock, result: name })
+  }
+
+  async function list (n: number) {
+    const sent = ++clock
+    const response = await send(n, '')
+    if (response?.status !== 200) return
+    const users = await response.json() as User[]
+    const answered = ++clock
+    lists.push({ sent, answered, users })
+    for (const id of ids) done.push({ kind: 'all', id, sent, answered, result: users.filter(user => user.id === id).map(({ name }) => name) })
+  }
+
+  /** Follows the pages. No record may be on two of them. */
+  async function walk (n: number) {
+    const seen: string[] = []
+    for (let path: string | undefined = '?limit=3'; path !== undefined;) {
+      const response: Response | undefined = await send(n, path)
+      if (response?.status !== 200) return
+      seen.push(...(await response.json() as User[]).map(({ name }) => name))
+      path = /<\/api\/users(.+)>/.exec(response.headers.get('link') ?? '')?.[1]
+    }
+    equal(new Set(seen).size, seen.length, 'no record is on two pages')
+  }
+
+  async function post (n: number, user: User, key?: string) {
+    const response = await send(n, '', {
+      method: 'POST', body: JSON.stringify(user), headers: key ? { 'idempotency-key': key } : {}
+    })
+    return response?.status
+  }
+
+  async function send (n: number, path: string, init?: RequestInit) {
+    const url = instances[n % instances.length]?.url
+    const response = await fetch(`${url}/api/users${path}`, init).catch(() => undefined)
+    const outcome = response?.status ?? 'dropped'
+    if (outcome === 503 || outcome === 'dropped') {
+      unknown[outcome] = (unknown[outcome] ?? 0) + 1
+      await sleep(300) // so that few operations have an unknown outcome
+    }
+    return response
+  }
+
+  function answer (operation: Operation, result?: boolean) {
+    operation.answered = ++clock
+    operation.result = result
+  }
+
+  /** No record appears before one that was in the list before. */
+  function checkOrder () {
+    ok(lists.length > 5, `${lists.length} lists`)
+    for (const later of lists) {
+      const names = later.users.map(({ name }) => name)
+      equal(new Set(names).size, names.length, 'no record is stored twice')
+      const earlier = lists.filter(({ answered }) => answered < later.sent).at(-1)?.users ?? []
+      const common = earlier.map(({ name }) => name).filter(name => names.includes(name))
+      deepStrictEqual(names.slice(0, common.length), common, 'records keep their order, and new ones are last')
+    }
+  }
+}
+
+function explain (operations: Operation[]) {
+  return operations.toSorted((a, b) => a.sent - b.sent)
+    .map(({ kind, id, name = '', sent, answered, result }) => `${sent} to ${answered}: ${kind} ${id} ${name} = ${JSON.stringify(result)}`).join('\n')
+}
+
+/** A TCP proxy whose new connections can be switched to another port. */
+export async function startSwitch (scope: Pick<Scope, 'teardown'>, first: number) {
+  let target = first
+  const sockets = new Set<Socket>()
+  const server = createServer(client => {
+    const upstream = connect(target, '127.0.0.1')
+    for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
+      sockets.add(from)
+      from.on('error', () => {}).on('close', () => to.destroy()).pipe(to)
+    }
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  scope.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return {
+    url: `postgres://ada:open%20sesame@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
+    switchTo (port: number) { target = port }
+  }
+}
