@@ -24,6 +24,10 @@ onPostgres('no record appears before one that was visible, and a reader that fol
     t.teardown(engine.close)
     return opened<Item>(engine, { ...collection, seed: [] })
   }))
+  // Transactions take different times, so that they would not commit in the order in which they have inserted.
+  await server.query(`
+    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * 0.02); return null; end';
+    create trigger wait after insert on things for each statement execute function wait()`, url)
   const total = 1500
   let isWriting = true
   const writes = Promise.all(engines.flatMap((store, n) => Array.from({ length: 10 }, async (_, client) => {

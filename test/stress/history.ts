@@ -37,6 +37,10 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', DOCS: 'false' }
   const instances = await Promise.all([1, 2, 3].map(() => serve(scope, env)))
 
+  // Transactions take different times, so that they would not commit in the order in which they have inserted.
+  await primary.query(`
+    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * 0.02); return null; end';
+    create trigger wait after insert on users for each statement execute function wait()`)
   const done: Operation[] = ids.map(id => ({ kind: 'append', id, name: id === 1 ? 'Ada' : `first ${id}`, sent: -2, answered: -1 }))
   for (const id of ids.slice(1)) await post(0, { id, name: `first ${id}` })
   const lists: { sent: number, answered: number, users: User[] }[] = []

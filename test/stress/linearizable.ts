@@ -15,7 +15,7 @@ export interface Operation {
  * Returns whether operations on one id have results that they could have one after the other, each at some time between its
  * request and its response (Wing and Gong, with the memory of Lowe).
  */
-export function isLinearizable (operations: Operation[]) {
+function isLinearizable (operations: Operation[]) {
   const numbers = new Map(operations.map((operation, n) => [operation, n]))
   const seen = new Set<string>()
   return search(operations.toSorted((a, b) => a.sent - b.sent), [])

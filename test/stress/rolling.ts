@@ -1,6 +1,10 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync, symlinkSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { resolve } from 'node:path'
+import { newFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
 import type { Postgres } from '../support/postgres.js'
 import { ledger, type Other } from './ledger.js'
@@ -12,6 +16,8 @@ interface Options {
   rounds: number
   /** How long a client pauses between two users, in milliseconds. */
   pause?: number
+  /** A folder with the release that the instances run before they are restarted. */
+  previous?: string
   /** `SHUTDOWN_DELAY` in milliseconds; by default it lasts until the proxies have noticed, however slow the machine is. */
   delay?: number
 }
@@ -33,10 +39,12 @@ const script = `
  * Restarts three instances in turn under a load with all status codes: every request gets its response, and what is
  * acknowledged is stored. Then the database is stopped: behind nginx, as compose.yaml configures it, that is 503.
  */
-export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, delay = untilSignal }: Options) {
-  const env = { DATABASE_URL: server.database(), SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000', DOCS: 'false' }
+export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, previous, delay = untilSignal }: Options) {
+  const url = server.database()
+  if (previous) await server.query(readFileSync('test/stress/previous.sql', 'utf8'), url)
+  const env = { DATABASE_URL: url, SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000', DOCS: 'false' }
   const ports = [await lastingPort(), await lastingPort(), await lastingPort()]
-  const instances = await Promise.all(ports.map(start))
+  const instances = await Promise.all(ports.map(port => start(port, previous)))
   const account = ledger(scope, [], { headers })
   const loads = await Promise.all(behind.map(load))
   for (let round = 0; round < rounds; round++) {
@@ -55,8 +63,8 @@ export async function rollingRestart (scope: Scope, server: Postgres, { behind, 
   if (nginx) await loseDatabase(server, nginx.proxy.url)
   return { restarts: rounds * ports.length, answers: account.answers, slowest: account.slowest() }
 
-  function start (port: number) {
-    return serve(scope, { ...env, PORT: String(port) }, delay === untilSignal ? { script } : {})
+  function start (port: number, folder?: string) {
+    return serve(scope, { ...env, PORT: String(port) }, { folder, ...delay === untilSignal && { script } })
   }
 
   async function load (name: keyof typeof proxies) {
@@ -127,5 +135,21 @@ async function lastingPort () {
     const free = await once(server, 'listening').then(() => true, () => false)
     server.close()
     if (free) return port
+  }
+}
+
+/** The commit of the release before this one. */
+const previousCommit = '3483cde'
+
+/** The source of the release before this one, if the repository has its history. */
+export function previousRelease (scope: Scope) {
+  const folder = newFolder(scope)
+  try {
+    const archive = execFileSync('git', ['archive', previousCommit, 'src', 'plugins', 'schemas', 'package.json', 'tsconfig.json'], { stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 1 << 26 })
+    execFileSync('tar', ['--extract', '--directory', folder], { input: archive })
+    symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
+    return folder
+  } catch {
+    scope.comment('the repository does not have the release before this one')
   }
 }

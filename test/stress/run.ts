@@ -7,7 +7,7 @@ import { startPostgres } from '../support/postgres.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
 import { history } from './history.js'
-import { rollingRestart } from './rolling.js'
+import { previousRelease, rollingRestart } from './rolling.js'
 import { serve, without, type Scope } from './service.js'
 import { soak } from './soak.js'
 import { mangled, neverReads, slowClients } from './wire.js'
@@ -102,7 +102,7 @@ const drills: Drill[] = [
     async run (scope: Scope) {
       const absent = without(proxy)
       if (absent) return `skipped: ${absent}`
-      const { restarts, answers, slowest } = await rollingRestart(scope, postgres, { behind: [proxy], rounds: 5, delay: 3000 })
+      const { restarts, answers, slowest } = await rollingRestart(scope, postgres, { behind: [proxy], rounds: 5, delay: 3000, previous: previousRelease(scope) })
       return `${restarts} restarts of three instances: every request got its response (${listed(answers)}), none took longer than ${slowest} ms, and what was acknowledged is stored`
     }
   })),

@@ -6,7 +6,7 @@ import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
 import { history } from './history.js'
 import { violationOf } from './linearizable.js'
-import { rollingRestart } from './rolling.js'
+import { previousRelease, rollingRestart } from './rolling.js'
 import { serve, without } from './service.js'
 import { soak } from './soak.js'
 import { mangled, neverReads, slowClients } from './wire.js'
@@ -70,10 +70,10 @@ test('while Redis is down or hangs, all requests are served', { skip: without('r
   t.ok((await redisGone(t)).created > 0)
 })
 
-onPostgres('a rolling restart of three instances behind nginx and haproxy fails no request', async (t, server) => {
+onPostgres('a rolling upgrade of three instances behind nginx and haproxy fails no request and loses no record', async (t, server) => {
   const proxies = ['nginx', 'haproxy'] as const
   for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
-  t.match(await rollingRestart(t, server, { behind: proxies.filter(proxy => !without(proxy)), rounds: 1, pause: 50 }), { restarts: 3 })
+  t.match(await rollingRestart(t, server, { behind: proxies.filter(proxy => !without(proxy)), rounds: 1, pause: 50, previous: previousRelease(t) }), { restarts: 3 })
 }, without('nginx') && without('haproxy') && 'there is neither nginx nor haproxy')
 
 test('what clients see during kills and a failover is possible with one list', { skip: !postgres && 'PostgreSQL does not start' }, async t => {

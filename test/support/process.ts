@@ -15,14 +15,18 @@ export interface How {
   /** A module that runs first. */
   script?: string
   built?: boolean
+  /** A folder with the source of another release. */
+  folder?: string
   flags?: string[]
 }
 
 /** Starts the service on a free port as a process of its own, which does not outlive the test. */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
-  if (how.built) ensureBuilt()
+  if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
-  const child = spawn(process.execPath, [...imports, ...how.flags ?? [], ...how.built ? built : source], {
+  const entry = how.folder ? ['--import=tsx', 'src/server.ts'] : how.built ? built : source
+  const child = spawn(process.execPath, [...imports, ...how.flags ?? [], ...entry], {
+    cwd: how.folder,
     env: { ...process.env, ...how.built && uncovered, PORT: '0', ...env }
   })
   let output = ''
