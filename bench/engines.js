@@ -1,4 +1,4 @@
-// What the durable engines cost: requests a second, beside what the database does when it is asked directly.
+// Compares requests per second on databases with the same databases without the service.
 import { execFile, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -24,7 +24,7 @@ const limits = { timeout: 5000, poolSize: 10 }
 register()
 const { startPostgres } = await import('../test/support/postgres.ts')
 
-/** For each figure its rounds, each the ratio of two rates. */
+/** Returns the ratios of all rounds for each workload. */
 export async function measureEngines (rounds, progress) {
   const folder = mkdtempSync(join(tmpdir(), 'bench-'))
   const ends = [() => rmSync(folder, { recursive: true })]
@@ -94,7 +94,7 @@ export async function measureEngines (rounds, progress) {
     return Number(stdout.match(/tps = ([\d.]+)/)[1])
   }
 
-  /** Where there is no pgbench: a query for each row, from as many connections. */
+  /** Without pgbench: one query for each row, from the same number of connections. */
   async function oneByOne (text) {
     const pool = new pg.Pool({ connectionString: url, max: connections })
     const result = await rateOfMany(() => pool.query({ name: text, text }))
@@ -110,7 +110,7 @@ function environment (url) {
 
 const appendRate = store => rateOfMany(() => store.append({ id: 2, name: 'Item number 2', price: 2.25 }))
 
-/** How often this is done a second, by as many callers as there are connections. */
+/** The rate of an action per second, with one caller for each connection. */
 async function rateOfMany (action) {
   const began = performance.now()
   let done = 0

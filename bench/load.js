@@ -1,4 +1,4 @@
-// Puts load on a server: with wrk where the machine has it, with autocannon otherwise.
+// Measures a server with wrk if it is installed, otherwise with autocannon.
 import { execFile, execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -19,12 +19,12 @@ export const has = command => {
   }
 }
 
-/** The command, held on one core, so that a server and its load do not take turns. */
+/** Runs a command on one core, so that a server and its load do not share a core. */
 export const pinned = (core, command) => has('taskset') ? ['taskset', '-c', String(core), ...command] : command
 
 const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
 
-/** Requests a second, over that many seconds. */
+/** Requests per second, measured for some seconds. */
 export async function measure (port, { method = 'GET', path, body, uniqueHeader }, seconds) {
   const url = `http://127.0.0.1:${port}${path}`
   if (!has('wrk')) {
@@ -42,7 +42,7 @@ export async function measure (port, { method = 'GET', path, body, uniqueHeader 
   return Number(stdout.match(/Requests\/sec:\s+([\d.]+)/)[1])
 }
 
-/** Creates the items with these ids over one connection, many at a time. */
+/** Creates the items with these ids over one connection, many at once. */
 export async function fill (port, from, to) {
   const socket = connect(port, '127.0.0.1')
   await once(socket, 'connect')
@@ -55,7 +55,7 @@ export async function fill (port, from, to) {
     const failed = statusLines.find(line => !line.endsWith('201'))
     if (failed) throw new Error(`not created: ${failed}`)
     answered += statusLines.length
-    // The beginning of a status line may have come, but no whole one is that short.
+    // The rest may be the start of a status line.
     received = received.slice(-11)
     wake?.()
   })

@@ -70,7 +70,7 @@ function show (value) {
   return value === undefined ? '–' : value.toFixed(value < 0.1 ? 3 : 2)
 }
 
-/** Bars: for each work, the service and its peers, as ratios. */
+/** Draws bars for each workload: the service and the other servers, as ratios. */
 function picture (rows) {
   const shown = rows.filter(({ name }) => name !== 'GET the last of 50,000')
   const names = [ours, 'node:http', 'Fastify', 'Hono', 'Express', 'FastAPI', 'nginx']

@@ -1,4 +1,4 @@
-// Compares the service with what a user would pick instead. Every figure is a ratio within one round of one run.
+// Compares the service with other servers. Every figure is a ratio within one round of one run.
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,7 +13,7 @@ import { timeToAnswer } from './startup.js'
 process.chdir(import.meta.dirname)
 const rounds = Number(process.env.ROUNDS ?? 9)
 const folder = mkdtempSync(join(tmpdir(), 'bench-'))
-chmodSync(folder, 0o755) // nginx reads it as a user of its own
+chmodSync(folder, 0o755) // nginx reads it as another user
 const list = join(folder, 'items')
 
 const service = ['node', '../dist/src/server.js']
@@ -96,7 +96,7 @@ async function start (server, port) {
   return server
 }
 
-/** Servers of the bytes that our list consists of: nginx from a file, and node:http from memory. */
+/** Servers that send the bytes of our list: nginx from a file, and node:http from memory. */
 async function fileServers () {
   writeFileSync(list, Buffer.from(await fetch(`http://127.0.0.1:${ours.port}/api/items`).then(response => response.arrayBuffer())))
   const nginx = join(folder, 'nginx.conf')
@@ -115,7 +115,7 @@ async function fileServers () {
 
 async function grow (server, size = 1) {
   if (server.size >= size) return
-  // json-server takes longer for each record that it has, and too long for these.
+  // json-server is too slow for this number of records.
   if (server.readOnly) server.left = true
   if (server.left) return
   progress(`filling ${server.name} up to ${size}`)
@@ -128,7 +128,7 @@ async function grow (server, size = 1) {
   }
 }
 
-/** The servers that answer a workload with the bytes that the first one answers with. */
+/** The servers whose response has the same bytes as that of the first one. */
 async function agreeing ({ name, path, method, body }) {
   const request = { method, body, headers: body && { 'content-type': 'application/json' } }
   const able = servers.filter(({ readOnly, left }) => !left && !(readOnly && method))
@@ -143,7 +143,7 @@ async function agreeing ({ name, path, method, body }) {
   }).map(({ server }) => server)
 }
 
-/** Time and memory of the service as its collection grows. */
+/** Time and memory of the service by the size of its collection. */
 async function measureGrowth () {
   const port = 4100
   const server = await start({ name: 'fastify-items-users', command: service, env: ours.env }, port)

@@ -1,4 +1,4 @@
-// The time from the start of a process to its first answer.
+// The time from the start of a process to its first response.
 import { spawn } from 'node:child_process'
 import { get } from 'node:http'
 

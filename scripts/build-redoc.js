@@ -1,5 +1,5 @@
-// Puts Redoc's bundle where the built package serves it from. npm fetches the package, but does not install it, since
-// its dependencies are 115 packages that the bundle does not need.
+// Copies the bundle of Redoc to dist/. npm downloads the package but does not install it, because
+// the bundle does not need its 115 dependencies.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ const cache = new URL(`../node_modules/.cache/redoc-${version}/`, import.meta.ur
 const from = new URL('package/', cache)
 const to = new URL('../dist/redoc/', import.meta.url)
 
-// The one thing that Redoc loads from another host: its makers' logo.
+// Redoc loads only this logo from another host.
 const logo = 'https://cdn.redoc.ly/redoc/logo-mini.svg'
 const noLogo = 'data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22/%3E'
 

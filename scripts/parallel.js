@@ -1,5 +1,5 @@
-// Runs scripts of package.json beside each other, as many as there are cores, and shows the output of those that fail.
-// Scripts that are joined with commas run one after the other: node scripts/parallel.js build,lint:package lint
+// Runs scripts of package.json in parallel, one per core, and prints the output of those that fail.
+// Scripts that are joined with commas run in sequence: node scripts/parallel.js build,lint:package lint
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// Runs the tests on every Node that is supported, and with the oldest and the newest Fastify that the package allows.
+// Runs the tests on every supported Node, and with the oldest and the newest supported Fastify.
 // Some of them: npm run test:nodes -- 'Node 24' 'Fastify 5'
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -18,7 +18,7 @@ for (const { name, node, fastify } of runs) {
   const env = { ...process.env, CI: 'true' }
   spawnSync('git', ['clone', '--quiet', '.', folder], { stdio: 'inherit' })
   if (node) {
-    // What the package `node` is on this machine; to find that out itself, it would need to run a script.
+    // The package that `node` installs on this machine with an install script.
     const binary = `node-${platform()}-${arch()}`
     run('npm', 'install', '--silent', '--no-save', '--prefix', join(folder, 'node'), `${binary}@${node}`)
     env.PATH = join(folder, 'node/node_modules', binary, 'bin') + delimiter + env.PATH

@@ -1,4 +1,4 @@
-// What a million records cost: the latency beside four readers, what idle readers hold, what a change costs, the memory.
+// Measures a million records: latency next to four readers, memory of idle readers, cost of a change, total memory.
 import { execFile, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'

@@ -1,4 +1,4 @@
-// The memory that a million items take, over that of an empty process: in a store, or as objects in an array and a map.
+// Measures the memory of a million items in a store, or as objects in an array and a Map.
 import { memory } from '../../dist/plugins/stores/memory.js'
 import { Item } from '../../dist/schemas/item.js'
 

@@ -1,4 +1,4 @@
-// Reads a URL again and again, four times at once, until it is ended.
+// Reads a URL repeatedly with four connections until it is stopped.
 import { get } from 'node:http'
 
 for (let n = 0; n < 4; n++) read()

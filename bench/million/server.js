@@ -1,4 +1,4 @@
-// The built service with a million items, put into the store directly; says its port, and its memory when asked.
+// The built service with a million items. It prints its port, and its memory on request.
 import Fastify from 'fastify'
 import itemsUsers, { Item, memory, User } from '../../dist/src/index.js'
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import pg from 'pg'
 import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
 import type { List } from '../../plugins/stores/store.js'
@@ -11,6 +12,7 @@ import { item, onPostgres, things } from '../support/databases.js'
 import { opened } from '../support/engines.js'
 import { build } from '../support/helper.js'
 import { startPgBouncer, startPostgres } from '../support/postgres.js'
+import { start } from '../support/process.js'
 import { until } from '../support/until.js'
 import { startSwitch } from '../stress/history.js'
 import { without } from '../stress/service.js'
@@ -231,6 +233,26 @@ onPostgres('a key that two instances use at the same time creates one record, an
     create trigger skip before insert on idempotency_keys for each row execute function skip()`, url)
   await t.rejects(Promise.resolve(stores[0]?.append(item(99), 'skipped')), { code: 'ERR_IDEMPOTENCY_KEY_IN_USE' })
   t.equal(await stores[0]?.size(), 30)
+})
+
+onPostgres('a key of an instance that is frozen can be used on another instance', async (t, server) => {
+  const url = server.database()
+  const frozen = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  const headers = { 'idempotency-key': 'a' }
+  const lock = new pg.Client(url)
+  await lock.connect()
+  await lock.query('begin; lock table items')
+  const lost = fetch(`${await frozen.url}/api/items`, { method: 'POST', headers, body: JSON.stringify(item(7)) }).catch(() => {})
+  await until(async () => (await server.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length > 0)
+  frozen.process.kill('SIGSTOP')
+  await lock.query('commit')
+  await lock.end()
+  t.equal((await app.inject({ method: 'POST', url: '/api/items', payload: item(7), headers })).statusCode, 201)
+  t.same((await app.inject('/api/items')).json().slice(1), [item(7)])
+  frozen.process.kill('SIGKILL')
+  await lost
 })
 
 onPostgres('what can never work fails at startup, and what is not reachable is tried again', async (t, server) => {

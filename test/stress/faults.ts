@@ -9,10 +9,10 @@ import { startRedis } from '../support/redis.js'
 import { ledger } from './ledger.js'
 import { serve, type Scope } from './service.js'
 
-/** How long the service waits for a database, in milliseconds. */
+/** `DATABASE_TIMEOUT` of the service, in milliseconds. */
 const patience = 1000
 
-/** The service is killed under load and started again, and in every second round the server of its database too. */
+/** Kills the service under load and starts it again; in every second round also the database server. */
 export async function kills (scope: Scope, url: string, { rounds, crash }: { rounds: number, crash? (): Promise<void> }) {
   const account = ledger(scope, [503, 'dropped'])
   for (let round = 1; round <= rounds; round++) {
@@ -29,7 +29,7 @@ export async function kills (scope: Scope, url: string, { rounds, crash }: { rou
   return { ...await account.compare((await serveOn(scope, url)).url), rounds }
 }
 
-/** What may happen to a PostgreSQL server. */
+/** Faults of a PostgreSQL server. */
 export const troubles: Record<string, (server: Postgres) => Promise<void>> = {
   async 'is stopped' (server) {
     await server.stop()
@@ -54,7 +54,7 @@ export const troubles: Record<string, (server: Postgres) => Promise<void>> = {
   }
 }
 
-/** The server of the database is in trouble under load. Answers are 503 meanwhile, in time; then all is well again. */
+/** Causes a fault of the database server under load. Responses are 503 in time, and then the service recovers. */
 export async function trouble (scope: Scope, server: Postgres, happen: (server: Postgres) => Promise<void>) {
   const account = ledger(scope, [503])
   const { url } = await serveOn(scope, server.database())
@@ -71,7 +71,7 @@ export async function trouble (scope: Scope, server: Postgres, happen: (server: 
   return { ...await account.compare(url), unavailable: account.answers[503] ?? 0, slowest: account.slowest(), recovery }
 }
 
-/** The disk of a SQLite file is full for a while: reads go on, and when there is room again, writes do. */
+/** Fills the disk of a SQLite file: reads work, and writes work again when there is space. */
 export async function fullDisk (scope: Scope) {
   const folder = newFolder(scope)
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', folder], { stdio: 'pipe' })
@@ -93,7 +93,7 @@ export async function fullDisk (scope: Scope) {
   return { ...await account.compare(again), refused: account.answers[503] ?? 0 }
 }
 
-/** Redis, which counts the requests of clients, is gone for a while, and hangs: nobody is refused for it. */
+/** Stops and pauses Redis: all requests are served. */
 export async function redisGone (scope: Scope) {
   const redis = await startRedis(scope)
   const account = ledger(scope, [])

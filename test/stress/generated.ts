@@ -8,7 +8,7 @@ import { connection, written, type Answer } from '../support/connection.js'
 import { requestsOf } from './requests.js'
 import { seedOf } from './seed.js'
 
-/** What an answer must be: a status, or one of several where the document leaves it open, and a body. */
+/** The expected response: a status, or several if the document does not specify it, and a body. */
 interface Expected {
   status: number | number[]
   body?: string
@@ -18,23 +18,23 @@ interface Expected {
 interface Stored {
   id: number
   json: string
-  /** Where it is in the order of creation: a page begins after one of these. */
+  /** Its position in order of creation. */
   position: number
 }
 
-/** A collection as the test knows it. */
+/** The model of a collection. */
 interface Model {
   records: Stored[]
   created: number
-  /** What each idempotency key stands for. */
+  /** The first use of each idempotency key. */
   keys: Map<string, string>
-  /** The position that each cursor of a page stands for. */
+  /** The position of each cursor. */
   cursors: Map<string, number>
 }
 
 interface Options {
   requests: number
-  /** Whether the engine holds NUL in a text. */
+  /** Whether the engine can store the character NUL. */
   holdsNul: boolean
   progress? (done: number): void
 }
@@ -52,14 +52,14 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
   let sent = 0
   let newest: Sent | undefined
 
-  // What fails is not made smaller: the collections are not what they were when it failed.
+  // Failing requests are not shrunk, because the state of the collections has changed.
   const { failed, errorInstance, seed } = await fc.check(fc.asyncProperty(requestsOf(document), async request => {
     const answer = await send(request)
     const { location, link } = answer.headers
-    // What was created can be read, and what was deleted cannot, unless another has its id.
+    // A created record can be read, and a deleted one cannot, unless another one has its id.
     if (answer.status === 204) await get(request.target)
     if (location) await get(location)
-    // A page leads to the next one, and a request that is sent again with its key is not done again.
+    // A page links to the next one, and a request that is retried with its key creates nothing.
     if (link) await get(link.slice(1, link.indexOf('>')))
     if (location && request.headers['idempotency-key']) await send(request)
     if (sent % 500 < 2) for (const path of oracle.lists) await get(path)
@@ -101,7 +101,7 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
   }
 }
 
-/** Tells what an answer must be, by the document and by what was answered before. */
+/** Returns the expected response, from the document and the model. */
 async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: boolean, listAt (path: string): Promise<string> }) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
   ajv.addSchema({ $id: 'document', ...document })
@@ -125,7 +125,7 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
   function expect ({ method, target, headers, body }: Sent, answer: Answer): Expected {
     const [path = '', query] = target.split('?')
     if (!isDecodable(path)) return { status: 400 }
-    // No origin that is generated is that of the service.
+    // Generated origins are never the one of the service.
     if (!['GET', 'HEAD', 'OPTIONS'].includes(method) && /[^ ]/.test(headers.origin ?? '')) return { status: 403 }
     const route = routeOf(target)
     if (route === undefined) return pages.test(path) ? { status: [200, 302, 404, 405] } : { status: 404 }
@@ -140,7 +140,7 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     return expectList(model, operation, new URLSearchParams(query), answer)
   }
 
-  /** Tells whether the document allows a text for a parameter. Integers are written in decimal digits. */
+  /** Returns whether the document allows a text for a parameter. Integers are decimal digits. */
   function allows ({ parameters = [] }: Operation, name: string, text: string) {
     const { schema } = parameters.find(parameter => parameter.name === name) as NonNullable<Operation['parameters']>[0]
     return ajv.validate(schema, schema.type === 'integer' && /^-?\d+$/.test(text) ? Number(text) : text)
@@ -189,7 +189,7 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
   }
 }
 
-/** What the document does not describe: itself, and the pages that show it. */
+/** Paths that are not in the document: the document and its pages. */
 const pages = /^\/(docs|redoc|openapi\.json)(\/|$)/
 
 function append (model: Model, record: { id: number }) {
@@ -200,7 +200,7 @@ function listOf (records: Stored[]) {
   return `[${records.map(({ json }) => json).join(',')}]`
 }
 
-/** What a body says, if it is JSON that does no harm. */
+/** The value of a body, if it is valid JSON without forbidden keys. */
 function parsed (body: Buffer): unknown {
   if (!isUtf8(body)) return
   try {

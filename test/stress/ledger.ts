@@ -34,11 +34,11 @@ export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name 
   let slowest = 0
 
   return {
-    /** How many answers there were of each status, and how many connections were dropped. */
+    /** The number of responses of each status, and of dropped connections. */
     answers,
     write,
     compare,
-    /** The longest that an answer took, in milliseconds. */
+    /** The longest response time, in milliseconds. */
     slowest: () => Math.round(slowest)
   }
 
@@ -58,7 +58,7 @@ export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name 
       await Promise.all(done)
     }
 
-    /** Waits until every request that is under way now is answered. */
+    /** Waits until every request that is in progress has its response. */
     async function turn () {
       const before = [...served]
       await until(() => served.every((count, n) => count > (before[n] ?? 0)))
@@ -101,7 +101,7 @@ export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name 
     }
   }
 
-  /** Holds what a service has against what was acknowledged: all of it is there, once, and nothing that nobody asked for. */
+  /** Compares the stored records with the acknowledged writes: all are stored, once, and nothing else. */
   async function compare (url: string) {
     deepStrictEqual(unexpected, {}, 'every response has the status of its request')
     ok(created.size + deleted.size > 100, 'enough was done')

@@ -11,7 +11,7 @@ export type Proxy = Awaited<ReturnType<typeof proxies[keyof typeof proxies]>>
 /** Load balancers in front of instances. Each names the instance in a header of the response. */
 export const proxies = { nginx: startNginx, haproxy: startHaproxy }
 
-/** Starts nginx as compose.yaml configures it, but for the addresses, and its health check. */
+/** Starts nginx with the configuration in compose.yaml, with other addresses, and its health check. */
 async function startNginx (scope: Scope, instances: string[]) {
   const folder = newFolder(scope)
   chmodSync(folder, 0o755) // as root, nginx handles requests as another user
@@ -40,7 +40,7 @@ async function startNginx (scope: Scope, instances: string[]) {
     statusOfExpectation: 200
   }
 
-  /** Asks each instance in its turn whether it is ready. */
+  /** Requests the readiness of each instance. */
   async function checkHealth () {
     while (!stopping.signal.aborted) {
       for (let n = 0; n < 9; n++) if (!await isReady(url)) unready++

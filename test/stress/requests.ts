@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import type { Sent } from '../support/curl.js'
 import type { Document, Operation, Schema } from '../support/document.js'
 
-/** Requests that the document describes, requests that are nearly so, and others. */
+/** Generates valid requests, almost valid ones, and others. */
 export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent> {
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })))
@@ -40,14 +40,14 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
 
   return fc.oneof({ weight: 12, arbitrary: described }, { weight: 1, arbitrary: undescribed })
 
-  /** Some of these parameters, seldom one of them twice. */
+  /** Some of these parameters, rarely one of them twice. */
   function pairs (parameters: NonNullable<Operation['parameters']>) {
     if (parameters.length === 0) return fc.constant([])
     const pair = fc.constantFrom(...parameters).chain(({ name, schema }) => textsFor(schema).map((text): [string, string] => [name, text]))
     return fc.array(pair, { maxLength: 2 })
   }
 
-  /** Bodies that the schema allows, bodies that are nearly so, any JSON, and what is none. */
+  /** Valid bodies, almost valid ones, any JSON, and text that is not JSON. */
   function bodiesFor (schema: Schema): fc.Arbitrary<Buffer> {
     const { properties = {}, required } = resolved(schema)
     const good = valuesFor(schema)
@@ -73,7 +73,7 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
     )
   }
 
-  /** Values that the schema allows. Small integers are frequent, so that ids meet. */
+  /** Values that the schema allows. Small integers are frequent, so that ids repeat. */
   function valuesFor (schema: Schema): fc.Arbitrary<unknown> {
     const { type, properties = {}, required, pattern, minimum = -Infinity, maximum = Infinity } = resolved(schema)
     switch (type) {
@@ -95,7 +95,7 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
     }
   }
 
-  /** Texts for a path or a query: of values that the schema allows, and others. */
+  /** Texts for a path or query: valid values and others. */
   function textsFor (schema: Schema) {
     return fc.oneof(
       { weight: 6, arbitrary: valuesFor(schema).map(String) },
@@ -109,12 +109,12 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
   }
 }
 
-/** What may stand in a header; the rest is no HTTP. */
+/** Characters that are allowed in a header. */
 const fieldValue = /^[\x20-\x7e\x80-\xff]*$/
 
 const anyMethod = fc.constantFrom(...METHODS.filter(method => method !== 'CONNECT'))
 
-/** What breaks programs that read JSON too kindly. */
+/** JSON that lenient parsers accept. */
 const awkward = fc.constantFrom<unknown>(
   '1', null, true, [], [1], {}, 1.5, -0, 2 ** 53, -(2 ** 53), 2 ** 63, 5e-324, Number.MAX_VALUE, '\ud800', 'a\udc00b', '\0', 'a\0b', '\u2028', '\r\nx: y'
 )

@@ -14,7 +14,7 @@ import { serve, type Scope } from './service.js'
 interface Options {
   behind: (keyof typeof proxies)[]
   rounds: number
-  /** How long a client pauses between two users, in milliseconds. */
+  /** Pause of a client between two users, in milliseconds. */
   pause?: number
   /** A folder with the release that the instances run before they are restarted. */
   previous?: string
@@ -77,7 +77,7 @@ export async function rollingRestart (scope: Scope, server: Postgres, { behind, 
     const noticed = loads.map(async function notice ({ proxy, turn }) {
       const removals = proxy.removals(addressOf(port))
       await until(() => proxy.removals(addressOf(port)) > removals)
-      await turn() // so that nothing is under way to the instance
+      await turn() // so that no request to the instance is in progress
     })
     instances[n]?.process.kill('SIGTERM')
     await Promise.all(noticed)
@@ -127,7 +127,7 @@ function addressOf (port: number) {
   return `127.0.0.1:${port}`
 }
 
-/** A port that no connection gets while nobody listens on it: one below those that the system gives away. */
+/** A port outside of the range that the system assigns to connections, so that it stays free during a restart. */
 async function lastingPort () {
   for (;;) {
     const port = 10_000 + Math.floor(Math.random() * 20_000)

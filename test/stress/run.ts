@@ -1,5 +1,5 @@
-// The long form of test/stress/stress.test.ts, which writes what it has found to bench/stress.md. With words after it, it does
-// only what has one of them in its name, and writes nothing.
+// The long form of test/stress/*.test.ts. Writes its results to bench/stress.md. With words as arguments, it runs only
+// what has one of them in its name, and writes nothing.
 import { writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { newFolder } from '../support/folder.js'
@@ -14,7 +14,7 @@ import { mangled, neverReads, slowClients } from './wire.js'
 
 interface Drill {
   name: string
-  /** Does it, and tells what came of it. */
+  /** Runs it and returns a description of the result. */
   run (scope: Scope): Promise<string>
 }
 
@@ -138,18 +138,18 @@ for (const { name, run } of drills) {
 }
 for (const end of endings.reverse()) await end()
 if (words.length === 0) {
-  writeFileSync('bench/stress.md', `# Under fire
+  writeFileSync('bench/stress.md', `# Stress tests
 
-By \`npm run test:stress\`, on Node ${process.version} with ${cpus().length} cores, load and service on the same machine. What fails here is a bug.
+Written by \`npm run test:stress\` on Node ${process.version} with ${cpus().length} cores. The load and the service run on the same machine.
 
-| what | outcome |
+| test | result |
 |---|---|
 ${rows.join('\n')}
 `)
 }
 process.exit()
 
-/** Runs something, and cleans up after it. */
+/** Runs something and cleans up afterwards. */
 async function inScope (name: string, run: Drill['run']) {
   const endings: (() => unknown)[] = []
   try {
@@ -166,7 +166,7 @@ function listed (statuses: Record<string, number>) {
   return Object.entries(statuses).map(([status, count]) => `${count} × ${status}`).join(', ')
 }
 
-/** A line that the next one takes the place of. */
+/** Prints a line that the next one replaces. */
 function progress (text: string) {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

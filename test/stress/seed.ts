@@ -1,4 +1,4 @@
-/** The seed of what is generated, where one is given, so that a failure can be had again. */
+/** The seed of generated values. `SEED` repeats a failure. */
 export function seedOf () {
   return process.env.SEED ? { seed: Number(process.env.SEED) } : {}
 }

@@ -4,12 +4,12 @@ import { freePort } from '../support/postgres.js'
 import { start, type How } from '../support/process.js'
 import { until } from '../support/until.js'
 
-/** What runs one of these: a test, or the long form of it. A comment tells how far it is. */
+/** A test, or the long form of it. A comment reports the progress. */
 export type Scope = Pick<Test, 'teardown' | 'comment'>
 
 export type Service = Awaited<ReturnType<typeof serve>>
 
-/** Starts the service as it is built, without a log, and waits until it serves. */
+/** Starts the built service without a log and waits until it is ready. */
 export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   const port = env.PORT ?? String(await freePort())
   const service = start(scope, { LOG_LEVEL: 'silent', ...env, PORT: port }, { built: true, ...how })

@@ -6,7 +6,7 @@ import { until } from '../support/until.js'
 import { quantile } from './figures.js'
 import { serve, type Scope, type Service } from './service.js'
 
-/** What the service is like at a moment: its memory, after garbage was collected, its handles, the timers that keep it running, and its latency. */
+/** Measurements of a service: memory after garbage collection, handles, active timers, and latency. */
 interface Look {
   heap: number
   rss: number
@@ -18,17 +18,17 @@ interface Look {
 
 interface Options {
   seconds: number
-  /** How often to look; the first third warms up and is left out. */
+  /** Number of measurements. The first third is for warming up and is ignored. */
   looks: number
 }
 
-/** A connection, and what it sends again and again: what it creates it deletes, so that nothing grows. */
+/** A connection and the requests that it repeats. What it creates, it also deletes. */
 interface Client extends Connection {
   cycle: { request: Buffer, status: number }[]
   step: number
 }
 
-/** Has the service tell of itself, when a signal asks it to. */
+/** Makes the service report its memory, handles and timers after a signal. */
 const teller = `process.on('SIGWINCH', () => {
   gc()
   const { heapUsed: heap, rss } = process.memoryUsage()
@@ -36,7 +36,7 @@ const teller = `process.on('SIGWINCH', () => {
   process.stderr.write(JSON.stringify({ heap, rss, timers }) + '\\n')
 })`
 
-/** Loads a service for long at seven tenths of what it can do, and tells how much has grown from the first looks to the last. */
+/** Loads a service at 70 % of its capacity for a long time, and compares the first measurements with the last. */
 export async function soak (scope: Scope, url: string, { seconds, looks }: Options) {
   const service = await serve(scope, { DATABASE_URL: url, DOCS: 'false' }, { script: teller, flags: ['--expose-gc'] })
   const clients = Array.from({ length: 32 }, (_, n) => clientOf(service, n))
@@ -58,7 +58,7 @@ export async function soak (scope: Scope, url: string, { seconds, looks }: Optio
   const [first, last] = [seen.slice(third, 2 * third), seen.slice(-third)].map(typical) as [Look, Look]
   return {
     requests: served,
-    /** What part of the load was served: where others keep the machine busy, not all of it. */
+    /** The share of the load that was served. On a busy machine, it is less than 1. */
     share: served / (rate * seconds),
     heap: last.heap / first.heap,
     rss: last.rss / first.rss,
@@ -69,7 +69,7 @@ export async function soak (scope: Scope, url: string, { seconds, looks }: Optio
   }
 }
 
-/** The median of each figure. */
+/** The median of each measurement. */
 function typical (looks: Look[]) {
   const median = (name: keyof Look) => quantile(looks.map(look => look[name]), 0.5)
   return { heap: median('heap'), rss: median('rss'), handles: median('handles'), timers: median('timers'), median: median('median'), p99: median('p99') }
@@ -90,7 +90,7 @@ function clientOf ({ url }: Service, n: number): Client {
   return { ...connection(url), cycle, step: 0 }
 }
 
-/** Sends requests at a rate, or as many as are answered, and gives how long each took, from when it was due. */
+/** Sends requests at a rate, or as fast as possible, and returns their latencies from the time at which they were due. */
 async function load (clients: Client[], seconds: number, rate = Infinity) {
   const latencies: number[] = []
   const idle = [...clients]

@@ -8,7 +8,7 @@ import { quantile } from './figures.js'
 import { seedOf } from './seed.js'
 import { serve, type Scope, type Service } from './service.js'
 
-/** Requests that come whole, and what answers each. */
+/** Complete requests, and their expected responses. */
 const whole = [
   { status: 200, bytes: written('GET', '/api/items/1') },
   { status: 200, bytes: written('GET', '/api/users?limit=2') },
@@ -20,7 +20,7 @@ const whole = [
   { status: 201, bytes: Buffer.from('POST /api/users HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"id":2,\r\ne\r\n"name":"Alan"}\r\n0\r\n\r\n') }
 ]
 
-/** What may become of a request on its way. */
+/** Ways in which a request can be corrupted. */
 const harm = fc.oneof(
   fc.record({ at: fc.nat(), remove: fc.nat({ max: 20 }), insert: fc.constant(Buffer.alloc(0)) }),
   fc.record({ at: fc.nat(), remove: fc.constant(0), insert: fc.uint8Array({ maxLength: 5 }) }),
@@ -53,7 +53,7 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
     const received = await send(bytes, cuts, fate === 0)
     if (received === undefined) {
       reset++
-      unread += requests.length // they may have been served, and nobody was there to read it
+      unread += requests.length // they may have been served, but nobody has read the responses
       return
     }
     if (received === 'cut off') {
@@ -96,7 +96,7 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
       await nextTurn()
       socket.resetAndDestroy()
     } else {
-      socket.end() // half of the connection is closed; what was sent is answered still
+      socket.end() // closes one side of the connection; requests that were sent still get responses
       const hangs = sleep(60_000, 'hangs', { ref: false })
       equal(await Promise.race([socket.received, hangs]) === 'hangs', false, 'the connection is not ended')
     }
@@ -104,7 +104,7 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
   }
 }
 
-/** What was sent, for a person to read. */
+/** The sent text in readable form. */
 function described (sent: [typeof whole, number[], unknown, number] | null) {
   const [requests = [], ...rest] = sent ?? []
   return JSON.stringify([requests.map(({ bytes }) => bytes.toString('latin1')), ...rest])
@@ -136,7 +136,7 @@ export async function slowClients (scope: Scope, { clients, seconds, toTheEnd = 
   return { clients, ...compared(alone, beside) }
 }
 
-/** Clients that ask for a long list and never read it hold no copy of it, and others are served. */
+/** Clients that request a long list and do not read it use no memory for it, and others are served. */
 export async function neverReads (scope: Scope, { records, name, readers, seconds }: { records: number, name: string, readers: number, seconds: number }) {
   const service = await serve(scope, { DOCS: 'false' })
   const { url } = service
@@ -158,14 +158,14 @@ export async function neverReads (scope: Scope, { records, name, readers, second
   return { records, readers, megabytes, ...compared(alone, beside) }
 }
 
-/** How a client was served alone, and in the same time beside others, which must not be much less often. */
+/** Compares how a client is served alone and next to others. */
 function compared (alone: number[], beside: number[]) {
   const figures = { alone: quantile(alone, 0.99), beside: quantile(beside, 0.99), longest: Math.max(...beside) }
   ok(beside.length > alone.length / 5, `${alone.length} answers alone, ${beside.length} beside others`)
   return figures
 }
 
-/** Creates items, until there are so many. */
+/** Creates items up to this number. */
 async function fill (scope: Scope, url: string, records: number, name: string) {
   const { socket, send } = connection(url)
   for (let count = 1; count < records;) {
@@ -177,7 +177,7 @@ async function fill (scope: Scope, url: string, records: number, name: string) {
   socket.destroy()
 }
 
-/** How long a client waits for each of its requests, which it sends one after the other. */
+/** The latencies of a client that sends one request after the other. */
 async function latencies (url: string, seconds: number) {
   const { socket, send } = connection(url)
   const taken: number[] = []

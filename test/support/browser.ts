@@ -10,7 +10,7 @@ import { install } from './install.js'
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
 
-/** Starts a browser: the one named by CHROMIUM_PATH, the machine's, or the one that comes from npm. */
+/** Starts a browser: the one at CHROMIUM_PATH, the one of the machine, or the one from npm. */
 export async function launch (t: Pick<Test, 'teardown'>, ...args: string[]) {
   const home = await mkdtemp(join(tmpdir(), 'browser-'))
   t.teardown(() => rm(home, { recursive: true, force: true, maxRetries: 5 }))
@@ -24,7 +24,7 @@ export async function launch (t: Pick<Test, 'teardown'>, ...args: string[]) {
   return browser
 }
 
-/** It unpacks its libraries only where it believes to be on the platform it was made for. */
+/** The package unpacks its libraries only on AWS Lambda, or if this variable is set. */
 async function packaged (home: string) {
   process.env.AWS_LAMBDA_JS_RUNTIME = 'nodejs22.x'
   process.env.TMPDIR = home

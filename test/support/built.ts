@@ -5,17 +5,17 @@ import { claim } from './run.js'
 
 const sources = ['src', 'plugins', 'schemas', 'package.json', 'tsconfig.json', 'tsconfig.build.json', 'scripts/build-redoc.js']
 
-/** What the build writes last. */
+/** The last file that the build writes. */
 const last = 'dist/redoc/LICENSE'
 
-/** Builds the service if that was not done since its source has changed. Test files that need it at once build it once. */
+/** Builds the service if the build is older than the source. Test files that need it at the same time build it once. */
 export function ensureBuilt () {
   if (isFresh()) return
   if (claim('build')) execFileSync('npm', ['run', 'build'], { stdio: ['ignore', 'ignore', 'inherit'], env: { ...process.env, NODE_OPTIONS: '' } })
   else while (!isFresh()) pause()
 }
 
-/** Redoc, which apps serve from the source too, does not depend on it. */
+/** Builds the files of Redoc, which apps that run from source serve too. */
 export function ensureRedoc () {
   if (!existsSync(last)) ensureBuilt()
 }

@@ -1,4 +1,4 @@
-/** A certificate for localhost that signs itself, and its key. It is for tests only. */
+/** A self-signed certificate for localhost and its key, for tests only. */
 export const key = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg/yagc7qIxlvwEPsw
 oGoSyv600escvr0stLyYrmoRxJWhRANCAASEiFPyRyWIOwrq8RNiB8/nQnBdN7nA

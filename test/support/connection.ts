@@ -11,7 +11,7 @@ export interface Answer {
 interface Waiting {
   resolve (answer: Answer): void
   reject (error: Error): void
-  /** Whether the answer has a body only in its headers. */
+  /** Whether the response has headers for a body but no body (HEAD). */
   head: boolean
 }
 
@@ -48,7 +48,7 @@ export function connection (url: string) {
   return {
     socket,
 
-    /** Gives the answer to a request, or fails where the connection ends before it. */
+    /** Returns the response to a request. Fails if the connection is closed before. */
     send (request: string | Buffer, head = false) {
       return new Promise<Answer>((resolve, reject) => {
         if (!socket.writable) return reject(new Error(`The connection was closed: ${cause?.message}`, { cause }))
@@ -59,14 +59,14 @@ export function connection (url: string) {
   }
 }
 
-/** A request as it is written. */
+/** A request as text. */
 export function written (method: string, target: string, body?: string | Buffer, headers: Record<string, string> = {}) {
   const fields = { host: 'x', ...headers, ...body !== undefined && { 'content-length': Buffer.byteLength(body) } }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
   return Buffer.concat([Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1'), Buffer.from(body ?? '')])
 }
 
-/** All the answers in what was received, none of which is to a HEAD; it fails where that is not all there is. */
+/** All responses in the received text, without responses to HEAD. Fails if there is anything else. */
 export function answersIn (bytes: Buffer) {
   const answers: Answer[] = []
   let rest = bytes
@@ -78,7 +78,7 @@ export function answersIn (bytes: Buffer) {
   return answers
 }
 
-/** Opens a connection to an address, or to a port of this machine, and notes what it receives until it is closed. */
+/** Opens a connection to a URL or a local port, and collects what it receives until it is closed. */
 export function open (to: string | number, options: { allowHalfOpen?: boolean } = {}) {
   const { hostname, port } = new URL(typeof to === 'number' ? `http://127.0.0.1:${to}` : to)
   const socket = connect({ host: hostname, port: Number(port), ...options }).setNoDelay().on('error', () => {})
@@ -88,7 +88,7 @@ export function open (to: string | number, options: { allowHalfOpen?: boolean } 
   return Object.assign(socket, { received })
 }
 
-/** Sends pieces on a connection of their own, in which each character is a byte, and gives what comes back. */
+/** Sends pieces on a new connection, in which each character is a byte, and returns what it receives. */
 export async function exchange (port: number, ...pieces: (string | Buffer)[]) {
   const socket = open(port)
   for (const piece of pieces) {
@@ -98,7 +98,7 @@ export async function exchange (port: number, ...pieces: (string | Buffer)[]) {
   return String(await socket.received)
 }
 
-/** Has an app listen, and gives what sends a request to it and reads the answer. */
+/** Makes an app listen, and returns a function that sends a request to it and reads the response. */
 export async function listen (app: FastifyInstance) {
   await app.listen({ port: 0, host: '127.0.0.1' })
   const { port } = app.server.address() as AddressInfo
@@ -113,13 +113,13 @@ export function sender (port: number) {
   }
 }
 
-/** A request whose answer ends the connection. Each of its characters is a byte. */
+/** A request whose response closes the connection. Each of its characters is a byte. */
 export function request (method: string, target: string, body = '', ...headers: string[]) {
   const head = [`${method} ${target} HTTP/1.1`, 'Host: x', 'Connection: close', ...headers, ...body ? [`Content-Length: ${Buffer.byteLength(body)}`] : []]
   return `${head.join('\r\n')}\r\n\r\n${Buffer.from(body).toString('latin1')}`
 }
 
-/** The first answer in what was received, when it is whole, and what comes after it. */
+/** The first complete response in the received text, and the rest. */
 function take (bytes: Buffer, isHead = false) {
   const end = bytes.indexOf('\r\n\r\n')
   if (end === -1) return

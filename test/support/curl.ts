@@ -5,7 +5,7 @@ export interface Sent {
   body?: Buffer
 }
 
-/** A request as a line for the shell. */
+/** A request as a shell command. */
 export function curl (url: string, { method, target, headers, body }: Sent) {
   const quoted = (text: string) => `$'${text.replaceAll(/['\\]|[^\x20-\x7e]/g, character => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)}'`
   return [

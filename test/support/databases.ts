@@ -10,19 +10,19 @@ export const postgres = await startPostgres(tap)
 
 interface TestDatabase {
   url: string
-  /** Runs SQL beside the service, as a person would. */
+  /** Runs SQL on another connection. */
   sql (sql: string): Promise<Record<string, unknown>[]>
-  /** Ends the server at once, where there is one, and starts it again. */
+  /** Kills the server, if there is one, and starts it again. */
   crash (): Promise<void>
-  /** How many transactions have written to the collection of items. */
+  /** The number of transactions that have written items. */
   transactions (): Promise<number>
-  /** SQL that has the database refuse negative prices. */
+  /** SQL that makes the database reject negative prices. */
   refuseNegative: string
-  /** SQL that makes items with ids from 2 to this one, of about 450 bytes each. */
+  /** SQL that creates items with ids from 2 to this one, of about 450 bytes each. */
   itemsTo (last: number): string
-  /** How many lists hold a transaction open. */
+  /** The number of lists with an open transaction. */
   openLists (): Promise<number>
-  /** Keeps everyone from writing items, until it is released. */
+  /** Blocks writes of items until the returned function is called. */
   hold (): Promise<() => Promise<void>>
 }
 
@@ -46,7 +46,7 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
       openLists: async () => {
         const database = new Database(path, { timeout: 0 })
         try {
-          // A log can be emptied when nobody looks at what was there before its newest transaction.
+          // A WAL can be truncated only if no transaction reads from it.
           database.exec('create table if not exists probe (n); insert into probe values (1)')
           const { busy } = database.prepare('pragma wal_checkpoint(truncate)').get() as { busy: number }
           return busy
@@ -106,7 +106,7 @@ export const item = (id: number, price = 1.5) => ({ id, name: `number ${id}`, pr
 export const things = { name: 'things', schema: Item, seed: [item(1)] }
 export const unavailable = { code: 'ERR_STORE_UNAVAILABLE' }
 
-/** The frames of a write-ahead log that end a transaction: they tell the size of the database. */
+/** The number of WAL frames that commit a transaction: they contain the size of the database. */
 function commits (log: Buffer) {
   const pageSize = log.readUInt32BE(8)
   let count = 0

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Test } from 'tap'
 import { curl } from './curl.js'
 
-/** An answer, and the path in the document that it is an answer of. */
+/** A response, and its path in the document. */
 interface Answer {
   path: string
   method: string
@@ -15,10 +15,10 @@ interface Answer {
   body: unknown
 }
 
-/** Checks an answer; tells what is wrong with it. */
+/** Checks a response and returns the problem. */
 type Check = (answer: Answer) => string | undefined
 
-/** By the settings that a document follows from. */
+/** By the settings of the service. */
 const checks = new Map<string, Check>()
 
 /**
@@ -27,6 +27,7 @@ const checks = new Map<string, Check>()
  */
 export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
   let newest: FastifyRequest | undefined
+  t.setMaxListeners(0) // a test may have many apps
   t.on('res', result => { if (!(result as { ok: boolean }).ok && newest) t.comment(commandOf(newest)) })
   app.addHook('onSend', async function holdAgainstDocument (request, reply, body) {
     newest = request
@@ -36,7 +37,7 @@ export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
     const path = is404 ? '' : String(routeOptions.url).replaceAll(/:(\w+)/g, '{$1}')
     if (!(body instanceof Readable) || method === 'HEAD') return hold(body)
 
-    // A body in pieces is held against it when all of them have gone through.
+    // A streamed body is checked after it has been sent.
     const pieces: Buffer[] = []
     return pipeline(body, new Transform({
       transform (piece, _encoding, done) {
@@ -63,12 +64,12 @@ function commandOf ({ method, url, headers: { host, connection, 'user-agent': cl
   return curl('http://127.0.0.1:3000', { method, target: url, headers: sent, body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)) })
 }
 
-/** As `fetch`, but that answers are held against the document of the service as it is by default. */
+/** Like `fetch`, but validates responses against the document of the default service. */
 export async function checkedFetch (...[input, init]: Parameters<typeof fetch>) {
   const response = await fetch(input, init)
   const { pathname } = new URL(String(input))
   const path = Object.keys(byDefault.paths).find(path => new RegExp(`^${path.replaceAll(/{\w+}/g, '-?\\d+')}$`).test(pathname)) ?? ''
-  // A long list comes in pieces, whose number nobody knows before; it is left to its reader.
+  // A long list has no content-length; it is not read here.
   const body = response.headers.has('content-length') ? await response.clone().text() : undefined
   const fault = checkDefault({ path, method: init?.method ?? 'GET', status: response.status, type: response.headers.get('content-type'), body })
   if (fault) throw new Error(`${init?.method ?? 'GET'} ${pathname} ${response.status}: ${fault}`)
@@ -78,7 +79,7 @@ export async function checkedFetch (...[input, init]: Parameters<typeof fetch>) 
 const byDefault: Document = JSON.parse(readFileSync('openapi.json', 'utf8'))
 const checkDefault = checkFor(byDefault)
 
-/** What the tests read in an OpenAPI document. */
+/** The parts of an OpenAPI document that tests read. */
 export interface Document {
   paths: Record<string, Record<string, Operation>>
   components: { schemas: Record<string, Schema> }
@@ -100,7 +101,7 @@ export interface Schema {
   required?: string[]
 }
 
-/** Makes the check of an answer against a document. */
+/** Returns a function that validates responses against a document. */
 export function checkFor (document: object): Check {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
   const { paths } = document as Document

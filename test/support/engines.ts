@@ -3,7 +3,7 @@ import type { Collection, Engine, HasId } from '../../plugins/stores/store.js'
 import { newFolder } from './folder.js'
 import { sharedPostgres } from './postgres.js'
 
-/** Gives an address at which there is nothing yet. */
+/** Returns the address of an empty database. */
 type Address = () => string
 
 const engines: Record<string, (t: Test) => Promise<Address | undefined>> = {
@@ -19,7 +19,7 @@ const engines: Record<string, (t: Test) => Promise<Address | undefined>> = {
   }
 }
 
-/** `ENGINES=memory` leaves out the others, to be quick. */
+/** `ENGINES=memory` selects the engines, separated by commas. */
 const wanted = process.env.ENGINES?.split(',') ?? Object.keys(engines)
 
 /** Runs the same tests on every engine. */

@@ -8,7 +8,7 @@ import { checkAnswers } from './document.js'
 
 ensureRedoc()
 
-/** The whole service with this environment, closed when the test ends. Its answers are held against its document. */
+/** The service with these environment variables. It is closed when the test ends, and its responses are validated against its document. */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationStream) {
   const config = readConfig({ LOG_LEVEL: 'silent', ...env })
   const app = buildApp(config, log && loggerOptions(config.LOG_LEVEL, log))
@@ -17,13 +17,13 @@ export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationSt
   return app
 }
 
-/** The collections, each with the record that it starts with and a record to create. */
+/** The collections, each with its initial record and a record to create. */
 export const collections = [
   { path: '/api/items', initial: { id: 1, name: 'Lamp', price: 42.5 }, record: { id: 7, name: 'Kettle', price: 19.99 } },
   { path: '/api/users', initial: { id: 1, name: 'Ada' }, record: { id: 7, name: 'Alan' } }
 ]
 
-/** Everything that can be on, on. */
+/** All features enabled. */
 export const everything = {
   API_PREFIX: '/api,/api/v1',
   ID_SOURCE: 'server',

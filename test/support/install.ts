@@ -22,7 +22,7 @@ export async function install (folder: string) {
   }
 }
 
-/** npm writes its own lockfile last. */
+/** npm writes this lockfile at the end of an installation. */
 function isInstalled (folder: string) {
   const written = `${folder}/node_modules/.package-lock.json`
   return existsSync(written) && statSync(written).mtimeMs >= statSync(`${folder}/package-lock.json`).mtimeMs

@@ -28,7 +28,7 @@ export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>) {
   }
 }
 
-/** The PostgreSQL that the test files of a run share, with a database of the caller's own. */
+/** The PostgreSQL server that the test files of a run share, with a database for the caller. */
 export async function sharedPostgres (t: Pick<Test, 'comment'>) {
   try {
     const { url } = await onceInRun('postgres', folder => start(folder, true))
@@ -43,7 +43,7 @@ export async function sharedPostgres (t: Pick<Test, 'comment'>) {
 
 export type Postgres = Awaited<ReturnType<typeof start>>
 
-/** Starts it in a folder. One that is shared goes on when this process ends. */
+/** Starts a server in a folder. A shared one keeps running when this process exits. */
 async function start (folder: string, shared = false) {
   chmodSync(folder, 0o755)
   const binaries = await onceInRun('postgres-binaries', findBinaries)
@@ -61,7 +61,7 @@ async function start (folder: string, shared = false) {
   await run()
   return { ...await withSchemas(url), port, run, signal, stop, crash, remove, startStandby }
 
-  /** Starts it, and waits until it answers. */
+  /** Starts the server and waits until it answers. */
   async function run () {
     const settings = ['listen_addresses=127.0.0.1', `port=${port}`, 'unix_socket_directories=', 'max_connections=200', 'fsync=on']
     server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder, detached: shared })
@@ -72,20 +72,20 @@ async function start (folder: string, shared = false) {
     }
   }
 
-  /** To all of its processes. */
+  /** Sends a signal to all processes of the server. */
   function signal (name: 'SIGSTOP' | 'SIGCONT') {
     const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, 'utf8').trim().split(' ')
     for (const pid of [server.pid, ...children]) process.kill(Number(pid), name)
   }
 
-  /** Ends it: `SIGQUIT` at once, without a shutdown, and `SIGKILL` as by the system. */
+  /** Stops the server: `SIGQUIT` without a shutdown, `SIGKILL` like a crash. */
   async function stop (signal: 'SIGINT' | 'SIGQUIT' | 'SIGKILL' = 'SIGINT') {
     const ended = once(server, 'exit')
     server.kill(signal)
     await ended
   }
 
-  /** Ends it at once, and starts it again. */
+  /** Stops the server without a shutdown and starts it again. */
   async function crash () {
     await stop('SIGQUIT')
     await run()
@@ -157,19 +157,19 @@ async function query (sql: string, url: string): Promise<Record<string, unknown>
   }
 }
 
-/** Makes schemas in a database, which work as databases do and are made faster. */
+/** Creates schemas in a database. Tests use them instead of databases, because they are created faster. */
 async function withSchemas (url: string) {
   await query(Array.from({ length: 200 }, (_, n) => `create schema test_${n}`).join(';'), url)
   let databases = 0
   return {
     url,
     query: (sql: string, at = url) => query(sql, at),
-    /** The address of a new database, or rather of a schema. */
+    /** The URL of a new schema. */
     database: () => `${url}?options=-csearch_path%3Dtest_${databases++}`
   }
 }
 
-/** Where the programs are. Those from npm are copied, since another user may not reach them where they are installed. */
+/** The folder of the programs. Those from npm are copied, because another user may not be allowed to read node_modules. */
 async function findBinaries (folder: string) {
   if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN
   try {

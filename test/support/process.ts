@@ -4,15 +4,15 @@ import { createServer, type AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import { ensureBuilt } from './built.js'
 
-/** How to start the service: from its source, which counts for coverage, or as it is built, which is faster. */
+/** Starts the service from source, which counts for coverage, or from the build, which is faster. */
 const source = ['--enable-source-maps', '--import=./test/support/typescript.js', 'src/server.ts']
 const built = ['dist/src/server.js']
 
-/** For a process of Node that is not to load what tap needs, which takes seconds. */
+/** The environment of a Node process that does not load tap and is not measured for coverage. */
 export const uncovered = { NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 
 export interface How {
-  /** A module that runs first. */
+  /** JavaScript that runs before the service. */
   script?: string
   built?: boolean
   /** A folder with the source of another release. */
@@ -20,7 +20,7 @@ export interface How {
   flags?: string[]
 }
 
-/** Starts the service on a free port as a process of its own, which does not outlive the test. */
+/** Starts the service as a process on a free port. It is killed when the test ends. */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
@@ -51,7 +51,7 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   }
 }
 
-/** A port that somebody else listens on. */
+/** A port that is in use. */
 export async function takenPort (t: Test) {
   const server = createServer().listen(0, '127.0.0.1')
   t.teardown(() => server.close())

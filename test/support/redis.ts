@@ -6,7 +6,7 @@ import { newFolder } from './folder.js'
 import { freePort } from './postgres.js'
 import { until } from './until.js'
 
-/** Starts a Redis of the test's own, which a test may stop and kill: the machine's, since none comes from npm. */
+/** Starts a Redis server for a test, which can stop and kill it. */
 export async function startRedis (t: Pick<Test, 'teardown'>) {
   const folder = newFolder(t)
   const port = await freePort()

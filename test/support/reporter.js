@@ -1,6 +1,6 @@
 import { Transform } from 'node:stream'
 
-/** Shows a line for each test file and what has failed in it. `npm test -- --reporter=tap` shows everything. */
+/** Prints one line per test file and its failures. `npm test -- --reporter=tap` prints everything. */
 export default class Reporter extends Transform {
   #rest = ''
   #lines = []
@@ -26,7 +26,7 @@ export default class Reporter extends Transform {
   }
 }
 
-/** The checks that failed, each with the titles of the tests around it, and the request that was sent before it. */
+/** The failed checks, each with the titles of its tests and the last request. */
 function failuresIn (lines) {
   const titles = []
   const shown = []
@@ -42,7 +42,7 @@ function failuresIn (lines) {
   return `${shown.join('\n')}\n`
 }
 
-/** The block of details below a check. */
+/** The details of a check. */
 function detailsAfter (lines, n) {
   const end = lines.findIndex((line, at) => at > n && line.trim() === '...')
   return lines[n + 1]?.trim() === '---' ? lines.slice(n + 2, end) : []

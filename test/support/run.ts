@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// What the test files of one run share. Each of them is a process of its own, and tap is the parent of them all.
+// Shares things between the test files of a run. Each file is a process, and tap is the parent of all.
 
 const run = process.env.TAP ? join(tmpdir(), `items-users-run-${process.ppid}`) : undefined
 
-/** Makes something once in a run, in a folder of its own: the first test file that needs it does, and the others wait. */
+/** Creates something once per run, in its own folder: the first test file creates it, and the others wait. */
 export async function onceInRun<T> (name: string, make: (folder: string) => Promise<T>): Promise<T> {
   if (run === undefined) return make(ownFolder(name))
   if (claim(name)) {
@@ -22,7 +22,7 @@ export async function onceInRun<T> (name: string, make: (folder: string) => Prom
   return value
 }
 
-/** Tells whether this process is the first of the run to ask for this. */
+/** Returns whether this process is the first of the run that asks for this. */
 export function claim (name: string) {
   if (run === undefined) return true
   if (create(run)) cleanUpAfterwards(run)
@@ -39,7 +39,7 @@ function create (folder: string) {
   }
 }
 
-/** A process that outlives the run, however it ends: it stops the PostgreSQL that the test files share, and removes their folder. */
+/** Starts a process that waits for the end of the run, then stops the shared PostgreSQL and removes the folder. */
 function cleanUpAfterwards (run: string) {
   const script = `
     const { readFileSync, rmSync } = require('node:fs')
@@ -57,7 +57,7 @@ function cleanUpAfterwards (run: string) {
   }).unref()
 }
 
-/** Where there is no run: a folder that goes with this process. */
+/** Without a run: a folder that is removed when this process exits. */
 function ownFolder (name: string) {
   const folder = mkdtempSync(join(tmpdir(), `items-users-${name}-`))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))

@@ -1,7 +1,7 @@
 import Database from 'libsql'
 import pg from 'pg'
 
-/** Runs SQL beside the service, on a connection of its own. */
+/** Runs SQL on another connection. */
 export async function runSql (url: string, sql: string): Promise<Record<string, unknown>[]> {
   if (url.startsWith('sqlite:')) {
     const database = new Database(url.slice('sqlite:'.length), { timeout: 5000 })

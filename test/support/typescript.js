@@ -1,5 +1,5 @@
 import { register } from 'node:module'
 
-// In place of ts-node, which tap uses and which loads TypeScript twice in each process. The setting
-// TAP_TYPE_STRIP_ONLY, in package.json, has tap leave it out.
+// Replaces ts-node, which tap uses and which loads TypeScript twice in each process. The setting
+// TAP_TYPE_STRIP_ONLY in package.json makes tap leave it out.
 register('./typescript-hooks.js', import.meta.url)

@@ -1,0 +1,33 @@
+import { spawnSync } from 'node:child_process'
+import { tmpdir } from 'node:os'
+import { test } from 'tap'
+import { onPostgres } from '../support/databases.js'
+import { newFolder } from '../support/folder.js'
+import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
+import { without } from './service.js'
+
+// The short form of `npm run test:stress`.
+
+test('on SQLite, acknowledged writes survive two kills of the service, exactly once', async t => {
+  t.match(await kills(t, `sqlite:${newFolder(t)}/items.db`, { rounds: 2 }), { rounds: 2 })
+})
+
+onPostgres('acknowledged writes survive two kills of the service and one of the server, exactly once', async (t, server) => {
+  t.match(await kills(t, server.database(), { rounds: 2, crash: server.crash }), { rounds: 2 })
+})
+
+for (const [what, happen] of Object.entries(troubles)) {
+  onPostgres(`when the server ${what} under load, responses are 503 in time, nothing is lost, and the service recovers`, async (t, server) => {
+    t.ok((await trouble(t, server, happen)).unavailable > 0)
+  })
+}
+
+const mountable = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', tmpdir()]).status === 0
+
+test('while the disk is full, writes get 503 and reads work; nothing is lost, and writes work again afterwards', { skip: !mountable && 'no file system can be mounted' }, async t => {
+  t.ok((await fullDisk(t)).refused > 0)
+})
+
+test('while Redis is down or hangs, all requests are served', { skip: without('redis-server') }, async t => {
+  t.ok((await redisGone(t)).created > 0)
+})

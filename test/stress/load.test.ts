@@ -1,0 +1,37 @@
+import { test } from 'tap'
+import { onEveryEngine } from '../support/engines.js'
+import { generated } from './generated.js'
+import { serve } from './service.js'
+import { soak } from './soak.js'
+import { mangled, neverReads, slowClients } from './wire.js'
+
+// The short form of `npm run test:stress`.
+
+onEveryEngine((t, address, engine) => {
+  t.test('generated requests get the responses of the document and of a model', async t => {
+    const { url } = await serve(t, { DATABASE_URL: address() })
+    const { requests, statuses } = await generated(url, { requests: 1000, holdsNul: engine === 'memory' })
+    t.match(Object.keys(statuses), ['200', '201', '204', '400', '403', '404', '405'], `${requests} requests`)
+  })
+
+  t.test('memory, handles and timers do not grow under load', async t => {
+    const { requests, heap, rss, handles, timers } = await soak(t, address(), { seconds: 1.5, looks: 6 })
+    t.ok(requests > 100, `${requests} requests`)
+    t.ok(heap < 1.2, `the heap is ${heap} times as large`)
+    t.ok(rss < 1.3, `all memory is ${rss} times as large`)
+    t.ok(handles <= 2 && timers <= 2, `${handles} handles and ${timers} timers more`)
+  })
+})
+
+test('requests that arrive in pieces are answered in order, and corrupted ones do not affect others', async t => {
+  const { url } = await serve(t)
+  t.match(await mangled(url, { runs: 200 }), { connections: 200 })
+})
+
+test('a thousand slow clients do not slow down another one', async t => {
+  t.match(await slowClients(t, { clients: 1000, seconds: 1 }), { clients: 1000 })
+})
+
+test('clients that do not read a long list use no memory for it, and others are served', async t => {
+  t.match(await neverReads(t, { records: 2000, name: 'x'.repeat(10_000), readers: 10, seconds: 1 }), { readers: 10 })
+})

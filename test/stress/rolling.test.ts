@@ -1,0 +1,31 @@
+import { test } from 'tap'
+import { onPostgres } from '../support/databases.js'
+import { history } from './history.js'
+import { violationOf } from './linearizable.js'
+import { previousRelease, rollingRestart } from './rolling.js'
+import { without } from './service.js'
+
+// The short form of `npm run test:stress`.
+
+onPostgres('a rolling upgrade of three instances behind nginx and haproxy fails no request and loses no record', async (t, server) => {
+  const proxies = ['nginx', 'haproxy'] as const
+  for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
+  const behind = proxies.filter(proxy => !without(proxy))
+  if (behind.length === 0) return
+  t.match(await rollingRestart(t, server, { behind, rounds: 1, pause: 50, previous: previousRelease(t) }), { restarts: 3 })
+})
+
+onPostgres('what clients see during kills and a failover is possible with one list', async t => {
+  t.match(await history(t, { operations: 60, clients: 5, kills: 1 }), { kills: 1 })
+})
+
+test('a history that is not possible with one list is found, and shortened', async t => {
+  const append = { kind: 'append', id: 1, name: 'a', sent: 1, answered: 2 } as const
+  const read = { kind: 'first', id: 1, sent: 3, answered: 4, result: 'a' } as const
+  const lost = { kind: 'first', id: 1, sent: 5, answered: 6, result: undefined } as const
+  const removal = { kind: 'removeFirst', id: 1, sent: 2, answered: Infinity } as const
+  t.equal(violationOf([append, read]), undefined)
+  t.equal(violationOf([append, read, lost, removal]), undefined, 'a removal without a response may take effect later')
+  t.same(violationOf([append, read, lost, { ...read, sent: 7, answered: 8 }]), [append, lost])
+  t.ok(violationOf([append, { ...append, name: 'b', sent: 3, answered: 4 }, { kind: 'all', id: 1, sent: 5, answered: 6, result: ['b', 'a'] }]))
+})
