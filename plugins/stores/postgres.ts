@@ -494,9 +494,9 @@ function startupError (error: unknown) {
   return error
 }
 
-/** Returns whether a server cannot be reached at the moment. */
+/** Returns whether a server cannot be used at the moment: it is not reachable, busy, or a table is locked. */
 function isUnreachable (error: unknown) {
-  if (error instanceof pg.DatabaseError) return /^(08|53|57)/.test(codeOf(error))
+  if (error instanceof pg.DatabaseError) return /^(08|53|57|55P03)/.test(codeOf(error))
   if (error instanceof ReadOnlyError) return true
   // A host name with several addresses fails with one error for each address.
   const { errors: [first] = [error] } = error as Partial<AggregateError>

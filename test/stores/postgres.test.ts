@@ -238,13 +238,14 @@ onPostgres('a key that two instances use at the same time creates one record, an
 onPostgres('a key of an instance that is frozen can be used on another instance', async (t, server) => {
   const url = server.database()
   const frozen = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const api = `${await frozen.url}/api/items`
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
   const headers = { 'idempotency-key': 'a' }
   const lock = new pg.Client(url)
   await lock.connect()
   await lock.query('begin; lock table items')
-  const lost = fetch(`${await frozen.url}/api/items`, { method: 'POST', headers, body: JSON.stringify(item(7)) }).catch(() => {})
+  const lost = fetch(api, { method: 'POST', headers, body: JSON.stringify(item(7)) }).catch(() => {})
   await until(async () => (await server.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length > 0)
   frozen.process.kill('SIGSTOP')
   await lock.query('commit')
@@ -253,6 +254,21 @@ onPostgres('a key of an instance that is frozen can be used on another instance'
   t.same((await app.inject('/api/items')).json().slice(1), [item(7)])
   frozen.process.kill('SIGKILL')
   await lost
+})
+
+onPostgres('if a table is locked while the service starts, it starts and serves when the lock is released', async (t, server) => {
+  const url = server.database()
+  const first = build(t, { DATABASE_URL: url })
+  await first.ready()
+  const lock = new pg.Client(url)
+  await lock.connect()
+  await lock.query('begin; lock table items, last_ids')
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '300' })
+  t.equal((await app.inject('/readyz')).statusCode, 503)
+  await lock.query('commit')
+  await lock.end()
+  await until(async () => (await app.inject('/readyz')).statusCode === 200)
+  t.equal((await app.inject('/api/items')).statusCode, 200)
 })
 
 onPostgres('what can never work fails at startup, and what is not reachable is tried again', async (t, server) => {
