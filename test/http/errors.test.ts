@@ -23,7 +23,7 @@ test('whatever a handler or hook throws is answered in our error format', async 
   }
 })
 
-test('an error keeps its status and its headers', async t => {
+test('an error keeps its status and its headers, and a status that is not an error becomes 500', async t => {
   const app = host(t)
   await app.register(errors)
   const teapot = Object.assign(new Error('I am a teapot'), { headers: { 'retry-after': '7', 'cache-control': 'max-age=60' } })
@@ -36,6 +36,12 @@ test('an error keeps its status and its headers', async t => {
   t.equal(response.body, '{"detail":"I am a teapot"}')
   t.equal((await app.inject('/status')).statusCode, 410)
   t.equal((await app.inject('/reply')).statusCode, 409)
+  for (const statusCode of [200, 399, 600, 999]) {
+    const app = host(t)
+    await app.register(errors)
+    app.get('/', async () => { throw Object.assign(new Error('odd'), { statusCode }) })
+    t.equal((await app.inject('/')).statusCode, 500, String(statusCode))
+  }
 })
 
 test('errors have a code that hooks of a host can read', async t => {

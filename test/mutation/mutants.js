@@ -2,9 +2,9 @@
 /* eslint no-template-curly-in-string: off */
 
 /** The tests for each part of the code, and the engines that they need. */
-const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/requests.test.ts'] }
+const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/logger.test.ts', 'test/stores/outages.test.ts', 'test/src/requests.test.ts'] }
 const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts'] }
-const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts'] }
+const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts'] }
 
 export const mutants = [
   // Validation
@@ -87,15 +87,21 @@ export const mutants = [
     ["database.exec('begin immediate')", "database.exec('begin')"],
     ["if (database.inTransaction) database.exec('rollback')", ''],
     ['where id = ? order by position limit 1)`)', 'where id = ? order by position desc limit 1)`)'],
-    ['keepLastId.run([id])', ''],
+    ['if (!hasId(given)) statements.keepLastId.run([record.id])', ''],
+    ['if (database.inTransaction) statements.releaseKey.run([key])', ''],
+    ['if (inodeOf(path) !== inode) throw', 'if (inode === undefined) throw'],
     ['return isOutage ? new StoreUnavailableError(error) : error', 'return error'],
     ['reader.prepare(`select 1 from ${table} limit 1`).get()', '']
   ]),
   ...inFile('plugins/stores/postgres.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['isolation level repeatable read', 'isolation level read committed'],
-    ['select ${lock(collection.name)};', ''],
-    ['if (records.length === 1) return [refused()]', 'return records.map(refused)'],
+    ['with _lock as materialized (select ${lock(name, timeout)})', 'with _lock as materialized (select 1)'],
+    ['select ${lock(name, timeout)}; ${deletion(ids)}', '${deletion(ids)}'],
+    ['if (isOutOfDate(error)) retire(used)', ''],
+    ['onConnect: rejectReadOnly', 'onConnect () {}'],
+    ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
+    ['if (inserts.length === 1) return', 'if (inserts.length > 0) return'],
     ['/^(22|23|44|54|P0)/', '/^(22|44|54|P0)/']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
