@@ -23,6 +23,7 @@ export interface Stores extends OwnStores {
   open<T extends HasId> (collection: Collection<T>): Promise<Store<T>>
 }
 
+/** Options of the plugin `stores`. */
 export interface StoresOptions {
   /**
    * Where data is stored: `memory`, `sqlite:PATH` or `postgres://…`; your own stores; a function that returns the stores
@@ -35,6 +36,7 @@ export interface StoresOptions {
   databasePoolSize?: number
 }
 
+/** Options of the plugins `items` and `users`. */
 export interface CollectionOptions<T extends HasId> {
   /** Who chooses the id of a new record: the client, or the server. Default: `client`. */
   idSource?: 'client' | 'server'

@@ -11,6 +11,7 @@ import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
+/** The collection of the users. */
 export const collection: Collection<User> = {
   name: 'users',
   schema: User,

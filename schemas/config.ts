@@ -132,4 +132,5 @@ export const Config = Type.Object({
   dependencies: { REDIS_URL: ['RATE_LIMIT_MAX'] }
 })
 
+/** The configuration of the service. */
 export type Config = Static<typeof Config>

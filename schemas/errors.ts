@@ -2,11 +2,13 @@ import { Type, type Static } from '@sinclair/typebox'
 import { idOf, ref } from './component.js'
 import { oneOf } from './fields.js'
 
+/** The body of every error response. */
 export const ErrorBody = Type.Object({
   detail: Type.String({ description: 'What went wrong' })
 }, { $id: idOf('ErrorBody'), description: 'Why the request failed' })
 export type ErrorBody = Static<typeof ErrorBody>
 
+/** One problem of an invalid request. */
 export const Fault = Type.Object({
   in: oneOf(['body', 'path', 'query', 'headers', 'request'], { description: 'The part of the request that is invalid' }),
   path: Type.String({ description: 'JSON Pointer to the invalid value in this part; empty for the whole part' }),
@@ -14,6 +16,7 @@ export const Fault = Type.Object({
 }, { $id: idOf('Fault'), description: 'One problem of an invalid request' })
 export type Fault = Static<typeof Fault>
 
+/** The body of a 400. */
 export const InvalidRequest = Type.Object({
   detail: Type.String({ description: 'All problems in one sentence' }),
   errors: Type.Array(ref(Fault), { description: 'The same problems as a list' })

@@ -2,6 +2,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import { idOf } from './component.js'
 import { Id, Text, withoutId } from './fields.js'
 
+/** The TypeBox schema of an item, and its type. */
 export const Item = Type.Object({
   id: Id,
   name: Text,
@@ -14,4 +15,5 @@ export const Item = Type.Object({
 
 export type Item = Static<typeof Item>
 
+/** The schema of a new item without an id. */
 export const NewItem = withoutId(Item)

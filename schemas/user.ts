@@ -2,6 +2,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import { idOf } from './component.js'
 import { Id, Text, withoutId } from './fields.js'
 
+/** The TypeBox schema of a user, and its type. */
 export const User = Type.Object({
   id: Id,
   name: Text
@@ -13,4 +14,5 @@ export const User = Type.Object({
 
 export type User = Static<typeof User>
 
+/** The schema of a new user without an id. */
 export const NewUser = withoutId(User)

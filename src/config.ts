@@ -14,6 +14,7 @@ export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
   throw new ConfigError(['Invalid configuration:', ...faults].join('\n'))
 }
 
+/** An invalid configuration. The message lists all problems. */
 export class ConfigError extends Error {}
 
 /** The name of the invalid variable. */

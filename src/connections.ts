@@ -16,6 +16,7 @@ export interface Connection extends Socket {
   [isRefused]?: boolean
 }
 
+/** Options of the plugin `connections`. */
 export interface ConnectionsOptions {
   /** Time without traffic after which a connection is closed, in milliseconds; it may take up to twice as long. Default: never. */
   stalledAfter?: number

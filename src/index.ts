@@ -5,6 +5,7 @@ import notFound from '../plugins/http/not-found.js'
 import stores, { type CollectionOptions, type StoresOptions } from '../plugins/stores.js'
 import users from '../plugins/users.js'
 
+/** Options of the plugin. */
 export interface ItemsUsersOptions extends StoresOptions, Pick<CollectionOptions<never>, 'idSource'> {
   /** Path of the collections, such as `/api`. */
   prefix?: string

@@ -8,6 +8,7 @@ export function loggerOptions (level: string, stream: DestinationStream, mixin?:
   return { logger: { level, stream, mixin }, logController: new RequestLog() }
 }
 
+/** The logger options of the service. */
 export type LoggerOptions = ReturnType<typeof loggerOptions>
 
 /** Logs a request once, after its response. Fastify would also log it when it arrives. */

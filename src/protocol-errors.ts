@@ -14,6 +14,7 @@ const statuses: Record<string, 408 | 413 | 431> = {
   HPE_HEADER_OVERFLOW: 431
 }
 
+/** The message for malformed HTTP. */
 export const malformedHttp = 'must be well-formed HTTP'
 
 /** Answers a request that Fastify's router rejects because its path is malformed or too long. */

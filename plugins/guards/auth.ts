@@ -7,6 +7,7 @@ import { unauthorized } from '../http/errors.js'
 import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
 
+/** Options of the plugin `auth`. At least one of them is needed. */
 export interface AuthOptions {
   /** Tokens that are accepted. */
   tokens?: string[]

@@ -1,6 +1,7 @@
 import fp from 'fastify-plugin'
 import { rateHeaders } from '../http/responses.js'
 
+/** Options of the plugin `cors`. */
 export interface CorsOptions {
   /** Origins whose pages may use the API, such as `https://example.com`, or `*` for all. */
   origins: string[]

@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { crossOriginRejected } from '../http/errors.js'
 
+/** Options of the plugin `crossOriginProtection`. */
 export interface CrossOriginProtectionOptions {
   /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
   origins?: string[]

@@ -1,6 +1,7 @@
 import fp from 'fastify-plugin'
 import { unavailable } from '../http/errors.js'
 
+/** Options of the plugin `loadShedding`. */
 export interface LoadSheddingOptions {
   /** Event loop delay above which requests are answered with 503, in milliseconds. */
   maxEventLoopDelay: number

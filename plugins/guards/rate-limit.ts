@@ -5,6 +5,7 @@ import { tooManyRequests } from '../http/errors.js'
 import { withDriver } from '../stores/engines.js'
 import { MemoryStore } from './rate-limit-store.js'
 
+/** Options of the plugin `rateLimit`. */
 export interface RateLimitOptions {
   /** Maximum number of requests per client and time window. */
   max: number

@@ -41,14 +41,19 @@ const TooManyRequestsError = stackless('ERR_TOO_MANY_REQUESTS', details[429], 42
 const UnauthorizedError = stackless('ERR_UNAUTHORIZED', '%s', 401)
 const UnavailableError = stackless('ERR_UNAVAILABLE', '%s', 503)
 
+/** A 404 for a record. */
 export const notFound = () => new NotFoundError()
 
+/** A 429. */
 export const tooManyRequests = () => new TooManyRequestsError()
 
+/** A 403 for a request from a page of another origin. */
 export const crossOriginRejected = () => new CrossOriginError()
 
+/** A 401 with this `detail`. */
 export const unauthorized = (detail: string) => new UnauthorizedError(detail)
 
+/** A 503 with this `detail`. */
 export const unavailable = (detail: string) => new UnavailableError(detail)
 
 /** Returns the record that was found, or throws a 404. */

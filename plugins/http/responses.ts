@@ -34,6 +34,7 @@ export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
 
 const retryAfter = { 'Retry-After': Type.Integer({ description: 'Seconds until the request can be retried' }) }
 
+/** The headers of responses with a rate limit. */
 export const rateHeaders = {
   'X-RateLimit-Limit': Type.Integer({ description: 'Maximum number of requests per time window' }),
   'X-RateLimit-Remaining': Type.Integer({ description: 'Number of requests left in the time window' }),

@@ -12,6 +12,7 @@ export interface Metrics {
   observeConnections (look: NonNullable<Engine['connections']>): void
 }
 
+/** Options of the plugin `metrics`. */
 export interface MetricsOptions {
   /** Port for Prometheus metrics at `/metrics`; `0` for any free port. */
   port: number

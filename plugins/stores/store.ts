@@ -34,6 +34,7 @@ export interface Store<T extends HasId> {
 /** A JSON array of records. */
 export type List = string | Buffer | Readable
 
+/** A page of a collection. */
 export interface Page {
   list: List
   /** The position of the last record on the page, if there are more records. */
@@ -43,6 +44,7 @@ export interface Page {
 /** A record to append. Without an id, the store generates one. */
 export type NewRecord<T extends HasId> = T | Omit<T, 'id'>
 
+/** Returns whether a record has an id. */
 export function hasId<T extends HasId> (record: NewRecord<T>): record is T {
   return 'id' in record
 }
@@ -81,6 +83,7 @@ interface Connections {
   waiting: number
 }
 
+/** Options of an engine. */
 export interface EngineOptions {
   /** Maximum time for an operation, in milliseconds. */
   timeout: number
