@@ -17,7 +17,7 @@ export default [
   mayImport('schemas/*.ts', '(?!)'),
   mayImport('plugins/stores/*.ts', '\\.\\./schemas/'),
   mayImport('plugins/http/*.ts', '\\.\\./schemas/|stores/store\\.js$'),
-  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|stores/(store|engines)\\.js$'),
+  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|stores/(store|optional-package)\\.js$'),
   mayImport('plugins/*.ts', 'schemas/'),
   mayImport('src/*.ts', 'plugins/|schemas/')
 ]

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { tooManyRequests } from '../http/errors.js'
-import { withDriver } from '../stores/engines.js'
+import { loadOptional } from '../stores/optional-package.js'
 import { MemoryStore } from './rate-limit-store.js'
 
 /** Options of the plugin `rateLimit`. */
@@ -64,7 +64,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
 }, { fastify: '5.x', name: 'fastify-items-users/rate-limit' })
 
 async function connect (app: FastifyInstance, url: string) {
-  const { Redis } = await withDriver('ioredis', 'REDIS_URL', () => import('ioredis'))
+  const { Redis } = await loadOptional('ioredis', 'REDIS_URL', () => import('ioredis'))
   const redis = new Redis(url, {
     lazyConnect: true,
     enableOfflineQueue: false,

@@ -1,15 +1,13 @@
-import { existsSync, rmSync, statSync } from 'node:fs'
-import { mkdir, open as openFile } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
-import Database from 'libsql'
 import { batch } from './batch.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from './idempotency.js'
 import {
-  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, stalledListTimeouts, StartupError, StoreUnavailableError,
-  NotStorableError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
+  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, NotStorableError, stalledListTimeouts, StoreUnavailableError,
+  type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
 import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row, type Table } from './sql-table.js'
+import { isBusy, isOutage, isRejection, loadDriver, type Connection } from './sqlite-driver.js'
+import { createFile, inodeOf, lockFile, pathOf } from './sqlite-file.js'
 
 interface Write {
   run (): unknown
@@ -25,23 +23,26 @@ interface Opened {
   prepare (): void
 }
 
+/** Time that SQLite itself waits while another connection writes, in milliseconds. It blocks the process, so it is short. */
+const busyTimeout = 10
+
 /** Maximum number of long lists that are read at once. Each has its own connection. */
 const maxReaders = 64
 
 /** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
 export async function sqlite (name: string, { timeout, onUnavailable }: EngineOptions): Promise<Engine> {
   const path = pathOf(name)
-  await makeFolder(dirname(path))
-  await (await openFile(path, 'a')).close() // fails with a clearer message than SQLite does
-  const release = lockFile(path)
-  const database = new Database(path, { timeout: 10 })
+  const connect = await loadDriver()
+  await createFile(path)
+  const release = lockFile(path, connect)
+  const database = connect(path, busyTimeout)
   await retryWhileBusy(() => database.exec('pragma journal_mode = wal'))
   database.exec('pragma synchronous = full')
   const inode = inodeOf(path)
   let walInode: number | undefined
   const opened: Opened[] = []
 
-  const idleReaders: Database.Database[] = []
+  const idleReaders: Connection[] = []
   let readers = 0
   let turn = Promise.resolve()
 
@@ -53,7 +54,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   const cleanup = keyCleanup(async function removeExpiredKeys () {
     const { changes } = await write({
       run: () => database.prepare(`
-        delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? limit 1000)`).run([expiredBefore()]),
+        delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? limit 1000)`).run(expiredBefore()),
       size: 0
     }) as { changes: number }
     return changes
@@ -65,7 +66,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     const { name, seed, upgrades } = collection
     const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, shortPage, longPage } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${types.map(() => '?').join(', ')})`
-    const pieces = pieceSelection('?1', '?2')
+    const pieces = pieceSelection('$after', '$limit')
 
     let statements: ReturnType<typeof prepare>
 
@@ -79,7 +80,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
         ]
       },
       seed () {
-        for (const record of seed) database.prepare(insertion).run(valuesOf(record))
+        for (const record of seed) database.prepare(insertion).run(...valuesOf(record))
       },
       prepare () {
         statements = prepare()
@@ -94,7 +95,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       }),
 
       first (id) {
-        const row = reading(() => statements.selectFirst.get([id])) as Row | undefined
+        const row = reading(() => statements.selectFirst.get(id)) as Row | undefined
         return row && encodeRow(row)
       },
 
@@ -105,7 +106,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       page,
 
       async removeFirst (id) {
-        const { changes } = await write({ run: () => statements.deleteFirst.run([id]), size: 0 }) as { changes: number }
+        const { changes } = await write({ run: () => statements.deleteFirst.run(id), size: 0 }) as { changes: number }
         return changes > 0
       },
 
@@ -119,16 +120,16 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
         insert: database.prepare(insertion),
         selectLastId: database.prepare(`
           select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
-          from last_ids where collection = '${name}'`).raw(),
+          from last_ids where collection = '${name}'`),
         keepLastId: database.prepare(`update last_ids set id = ? where collection = '${name}'`),
-        selectUse: database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`).raw(),
+        selectUse: database.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
         claimKey: database.prepare(`
-          insert into idempotency_keys values ('${name}', ?1, ?2, ?3, ?4)
-          on conflict do update set digest = ?2, id = ?3, at = ?4 where at < ?5`),
+          insert into idempotency_keys values ('${name}', ?, ?, ?, ?)
+          on conflict do update set digest = excluded.digest, id = excluded.id, at = excluded.at where at < ?`),
         releaseKey: database.prepare(`delete from idempotency_keys where collection = '${name}' and key = ?`),
-        selectFirst: database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`).raw(),
-        selectPiece: database.prepare(pieces).raw(),
-        selectSize: database.prepare(sizeSelection).raw(),
+        selectFirst: database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`),
+        selectPiece: database.prepare(pieces),
+        selectSize: database.prepare(sizeSelection),
         deleteFirst: database.prepare(
           `delete from ${table} where position = (select position from ${table} where id = ? order by position limit 1)`)
       }
@@ -139,54 +140,54 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
 
     function insert (given: NewRecord<T>, record: HasId) {
-      if (!hasId(given)) statements.keepLastId.run([record.id])
-      statements.insert.run(valuesOf(record))
+      if (!hasId(given)) statements.keepLastId.run(record.id)
+      statements.insert.run(...valuesOf(record))
       return record
     }
 
     function numbered (given: NewRecord<T>): HasId {
       if (hasId(given)) return given
       const [last] = statements.selectLastId.get() as [number]
-      return { ...given, id: nextId(last, id => statements.selectFirst.get([id]) !== undefined) }
+      return { ...given, id: nextId(last, id => statements.selectFirst.get(id) !== undefined) }
     }
 
     /** Stores the key if it is new or expired, and then the record. Otherwise, it returns the record that the key has created. */
     function addOnce (key: string, given: NewRecord<T>) {
       const digest = digestOf(encode(given))
       const record = numbered(given)
-      const { changes } = statements.claimKey.run([key, digest, record.id, Date.now(), expiredBefore()])
+      const { changes } = statements.claimKey.run(key, digest, record.id, Date.now(), expiredBefore())
       if (changes > 0) {
         try {
           return insert(given, record)
         } catch (error) {
-          if (database.inTransaction) statements.releaseKey.run([key])
+          if (database.isTransaction) statements.releaseKey.run(key)
           throw error
         }
       }
-      const [usedDigest, id] = statements.selectUse.get([key]) as [string, number]
+      const [usedDigest, id] = statements.selectUse.get(key) as [string, number]
       return { ...given, id: Number(previousId({ digest: usedDigest, id }, digest)) }
     }
 
     async function page (limit: number, after = 0) {
-      const page = await shortPage((...piece) => reading(() => statements.selectPiece.all(piece) as Row[]), limit, after)
+      const page = await shortPage((after, limit) => reading(() => statements.selectPiece.all({ after, limit }) as Row[]), limit, after)
       return page ?? longPage(reading(openSnapshot), timeout * stalledListTimeouts, limit, after)
     }
 
     /** Starts a read transaction on another connection. It sees the collection as of now. */
     function openSnapshot (): Snapshot {
       const reader = idleReaders.at(-1) ?? newReader()
-      if (!reader.inTransaction) reader.exec('begin')
+      if (!reader.isTransaction) reader.exec('begin')
       reader.prepare(`select 1 from ${table} limit 1`).get() // the first read determines what the transaction sees
-      const nextPiece = reader.prepare(pieces).raw()
+      const nextPiece = reader.prepare(pieces)
       let free = false
       idleReaders.pop() // only after the transaction has started, so that a failure does not lose the connection
       return {
-        async select (...piece) {
+        async select (after, limit) {
           // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
           await (turn = turn.then(() => nextTurn()))
-          return free ? [] : nextPiece.all(piece) as Row[]
+          return free ? [] : nextPiece.all({ after, limit }) as Row[]
         },
-        selectEnd: (...end) => reading(() => reader.prepare(endSelection('?1', '?2')).raw().all(end) as Row[]),
+        selectEnd: (after, places) => reading(() => reader.prepare(endSelection('$after', '$places')).all({ after, places }) as Row[]),
         free () {
           free = true
           reader.exec('rollback')
@@ -199,7 +200,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   /** Creates or upgrades all tables in one transaction. */
   async function start () {
     await inTransaction(async function createOrUpgrade () {
-      const query = (sql: string) => database.prepare(sql).all() as { name?: string, version?: number }[]
+      const query = (sql: string) => (database.prepare(sql).all() as [string?, number?][]).map(([name, version]) => ({ name, version }))
       const isNew = query("select name from sqlite_master where name = 'collections'").length === 0
       const created = await migrate(query, isNew, [...opened.map(({ table }) => table), idempotencyTable, lastIdsTable])
       for (const { table: { name }, seed } of opened) {
@@ -215,7 +216,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   function newReader () {
     if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
     check()
-    const reader = new Database(path, { timeout: 10 })
+    const reader = connect(path, busyTimeout)
     readers++
     reader.exec('pragma cache_size = -256')
     idleReaders.push(reader)
@@ -236,7 +237,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       database.exec('commit')
       return result
     } catch (error) {
-      if (database.inTransaction) database.exec('rollback')
+      if (database.isTransaction) database.exec('rollback')
       throw error
     }
   }
@@ -247,7 +248,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       return run()
     } catch (error) {
       if (error instanceof IdempotencyKeyReusedError || error instanceof NoIdLeftError) return error
-      if (!database.inTransaction || !/^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH)/.test(codeOf(error))) throw error
+      if (!database.isTransaction || !isRejection(error)) throw error
       return new NotStorableError('', 'is rejected by the database')
     }
   }
@@ -273,9 +274,8 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
 
   /** Converts errors that may be temporary, such as a full disk. */
   function failure (error: unknown) {
-    const isOutage = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|READONLY|CANTOPEN|NOMEM|PROTOCOL)/.test(codeOf(error))
-    if (isOutage || error instanceof StoreUnavailableError) onUnavailable?.(error)
-    return isOutage ? new StoreUnavailableError(error) : error
+    if (isOutage(error) || error instanceof StoreUnavailableError) onUnavailable?.(error)
+    return isOutage(error) ? new StoreUnavailableError(error) : error
   }
 
   /** Retries while another process writes. */
@@ -285,62 +285,9 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       try {
         return action()
       } catch (error) {
-        if (!codeOf(error).startsWith('SQLITE_BUSY') || Date.now() > deadline) throw error
+        if (!isBusy(error) || Date.now() > deadline) throw error
         await sleep(5)
       }
     }
   }
-}
-
-/** The path of the file, or an error if it is not clear which file is meant. */
-function pathOf (name: string) {
-  if (name === ':memory:') throw new StartupError('DATABASE_URL sqlite::memory: is not supported. Use DATABASE_URL=memory.')
-  if (name.startsWith('//')) {
-    const file = name.replace(/^\/+/, '')
-    throw new StartupError(`DATABASE_URL sqlite:${name} is ambiguous. Use sqlite:${file} for a relative path, or sqlite:/${file} for an absolute path.`)
-  }
-  return resolve(name) // libsql would interpret some relative names as something other than a file
-}
-
-/** Creates a folder and its parents. (Node's recursive mkdir does not return in /proc.) */
-async function makeFolder (folder: string): Promise<void> {
-  if (existsSync(folder)) return
-  await makeFolder(dirname(folder))
-  await mkdir(folder)
-}
-
-/** The files that this process uses, and how often. */
-const uses = new Map<string, { count: number, lock: Database.Database }>()
-
-/**
- * Makes sure that no other process uses the file, and returns a function that releases it. Several processes can corrupt
- * a file in WAL mode until SQLite 3.51.3. The lock is an open transaction of another file, so that it ends with the process.
- */
-function lockFile (path: string) {
-  const file = `${path}-lock`
-  const use = uses.get(path) ?? { count: 0, lock: new Database(file, { timeout: 0 }) }
-  try {
-    if (use.count === 0) use.lock.exec('begin exclusive')
-  } catch (error) {
-    use.lock.close()
-    throw codeOf(error).startsWith('SQLITE_BUSY')
-      ? new StartupError(`The SQLite file ${path} in DATABASE_URL is used by another process. Stop it, or use PostgreSQL for several instances.`)
-      : error
-  }
-  use.count++
-  uses.set(path, use)
-  return function release () {
-    if (--use.count > 0) return
-    uses.delete(path)
-    rmSync(file, { force: true }) // before the lock ends, so that another process cannot hold the lock of a removed file
-    use.lock.close()
-  }
-}
-
-function inodeOf (path: string) {
-  return statSync(path, { throwIfNoEntry: false })?.ino
-}
-
-function codeOf (error: unknown) {
-  return error instanceof Database.SqliteError ? error.code : ''
 }

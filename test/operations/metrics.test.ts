@@ -1,6 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
 import Fastify from 'fastify'
-import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { metrics } from '../../src/index.js'
 import type { DestinationStream } from 'pino'
@@ -9,7 +8,7 @@ import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import * as helper from '../support/helper.js'
 import { start, takenPort } from '../support/process.js'
-import { runSql } from '../support/sql.js'
+import { openSqlite, runSql } from '../support/sql.js'
 import { until } from '../support/until.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -134,7 +133,7 @@ test('a metric that cannot be measured is left out', async t => {
   const lines: string[] = []
   const app = helper.build(t, { DATABASE_URL: `sqlite:${file}`, METRICS_PORT: '0', LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
   await app.ready()
-  new Database(file).exec('drop table items')
+  openSqlite(file, 0).exec('drop table items')
   const text = await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text()
   t.notMatch(text, /^store_records{/m)
   t.match(text, /^process_resident_memory_bytes /m)

@@ -5,7 +5,6 @@ import { createServer, type AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
 import Fastify, { type FastifyInstance, type HTTPMethods } from 'fastify'
-import Database from 'libsql'
 import { test, type Test } from 'tap'
 import itemsUsers, { httpServerOptions, type Store } from '../../src/index.js'
 import type { DestinationStream } from 'pino'
@@ -13,6 +12,7 @@ import { listen, open, request, sender } from '../support/connection.js'
 import { newFolder } from '../support/folder.js'
 import { build, collections, invalidBody } from '../support/helper.js'
 import { start } from '../support/process.js'
+import { openSqlite } from '../support/sql.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const lamp = '{"id":1,"name":"Lamp","price":42.5}'
@@ -152,7 +152,7 @@ test('an internal error has a short response without details, with any NODE_ENV'
     const server = start(t, { NODE_ENV, DATABASE_URL: `sqlite:${path}` }, { built: true })
     const send = sender(Number(new URL(await server.url).port))
     t.equal((await send(request('GET', '/api/items'))).body, `[${lamp}]`)
-    const database = new Database(path, { timeout: 5000 })
+    const database = openSqlite(path, 5000)
     database.exec('drop table items')
     database.close()
     for (const text of [request('GET', '/api/items'), request('GET', '/api/items/1'), request('GET', '/api/items?limit=1'), request('POST', '/api/items', JSON.stringify(item))]) {
@@ -211,7 +211,7 @@ test('a column that is added to a table does not appear in responses', async t =
   const path = `${newFolder(t)}/items.db`
   const url = `sqlite:${path}`
   await build(t, { DATABASE_URL: url }).ready()
-  const database = new Database(path, { timeout: 5000 })
+  const database = openSqlite(path, 5000)
   for (const table of ['items', 'users']) database.exec(`alter table ${table} add column password text default 'sesame'`)
   database.close()
   const app = build(t, { DATABASE_URL: url })

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { copyFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
-import Database from 'libsql'
 import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
+import { canShare } from '../../plugins/stores/sqlite-file.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onPostgres, postgres, things, unavailable } from '../support/databases.js'
@@ -11,6 +11,7 @@ import { opened } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 import { start } from '../support/process.js'
+import { openSqlite } from '../support/sql.js'
 import { until } from '../support/until.js'
 
 test('on SQLite, only one file is left after a shutdown, whatever its name', async t => {
@@ -30,7 +31,7 @@ test('on SQLite, a rollback fails the whole batch, and nothing of it is stored',
   const path = `${newFolder(t)}/items.db`
   const app = build(t, { DATABASE_URL: `sqlite:${path}` })
   await app.ready()
-  const other = new Database(path)
+  const other = openSqlite(path, 0)
   other.exec("create trigger refuse before insert on items when new.price < 0 begin select raise(rollback, 'negative'); end")
   other.close()
   const answers = await Promise.all([1, 1, -1, 1].map((price, n) =>
@@ -54,7 +55,9 @@ test('on SQLite, writes to a removed file are answered with 503', async t => {
   t.equal(await store.append(item(1)), JSON.stringify(item(1)))
 })
 
-test('on SQLite, a second process on the same file is refused, and a process that was killed does not block the next one', async t => {
+const canShareFiles = canShare(openSqlite(':memory:', 0))
+
+test('on SQLite before 3.51.3, a second process on the same file is refused, and a process that was killed does not block the next one', { skip: canShareFiles }, async t => {
   const path = `${newFolder(t)}/items.db`
   const first = start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true })
   await first.url
@@ -67,11 +70,30 @@ test('on SQLite, a second process on the same file is refused, and a process tha
   t.equal((await fetch(`${await third.url}/readyz`)).status, 200)
 })
 
+test('on SQLite 3.51.3 or newer, two processes use one file, and one of them can be stopped or killed', { skip: !canShareFiles }, async t => {
+  const path = `${newFolder(t)}/items.db`
+  const instances = [1, 2, 3].map(() => start(t, { DATABASE_URL: `sqlite:${path}`, ID_SOURCE: 'server' }, { built: true }))
+  const [first = '', second = '', third = ''] = await Promise.all(instances.map(({ url }) => url))
+  const ids = (await Promise.all(Array.from({ length: 300 }, (_, n) => create([first, second, third][n % 3] ?? '')))).sort((a, b) => a - b)
+  t.same(ids, Array.from({ length: 300 }, (_, n) => n + 2))
+  instances[0]?.process.kill('SIGTERM')
+  instances[1]?.process.kill('SIGKILL')
+  await Promise.all(instances.slice(0, 2).map(({ exit }) => exit))
+  t.equal(await create(third), 302)
+  t.equal((await fetch(`${third}/readyz`)).status, 200)
+  t.equal((await (await fetch(`${third}/api/items`)).json() as unknown[]).length, 302)
+
+  async function create (url: string) {
+    const response = await fetch(`${url}/api/items`, { method: 'POST', body: '{"name":"Kettle","price":1}' })
+    return (await response.json() as Item).id
+  }
+})
+
 test('on SQLite, a path that is not clear and a file that is locked are startup errors', async t => {
   for (const name of [':memory:', '//data/items.db', '///data/items.db']) await t.rejects(engineAt(`sqlite:${name}`, databaseDefaults), { code: 'ERR_STARTUP' }, name)
   const path = `${newFolder(t)}/new/folder/items.db`
   await (await engineAt(`sqlite:${path}`, databaseDefaults)).close()
-  const lock = new Database(`${path}-lock`)
+  const lock = openSqlite(`${path}-lock`, 0)
   lock.exec('begin exclusive')
   await t.rejects(engineAt(`sqlite:${path}`, databaseDefaults), { message: /is used by another process/ })
   lock.close()
@@ -92,7 +114,7 @@ test('on SQLite, while another process writes, reads work, and writes wait and t
   const path = `${newFolder(t)}/items.db`
   const app = build(t, { DATABASE_URL: `sqlite:${path}`, DATABASE_TIMEOUT: '2000' })
   await app.ready()
-  const other = new Database(path)
+  const other = openSqlite(path, 0)
   const post = (id: number) => app.inject({ method: 'POST', url: '/api/items', payload: item(id) })
 
   other.exec('begin immediate')
@@ -190,7 +212,7 @@ test('a database that cannot be opened ends the process with one clear line with
     ['postgres://ada:sesame@one,two:5433/items', 'DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.\n'],
     ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"\n']] as const : [],
     ...postgres ? [[postgres.url.replace(/postgres$/, 'nowhere'), 'Cannot open the database in DATABASE_URL: database "nowhere" does not exist\n']] as const : [],
-    ['sqlite:./items.db', 'DATABASE_URL needs the package libsql, which is not installed. Run: npm install libsql\n', noDriver('libsql')],
+    ...process.getBuiltinModule('node:sqlite') ? [] : [['sqlite:./items.db', 'DATABASE_URL needs the package libsql, which is not installed. Run: npm install libsql\n', noDriver('libsql')]] as const,
     ['postgres://ada:sesame@db/items', 'DATABASE_URL needs the package pg, which is not installed. Run: npm install pg\n', noDriver('pg')]
   ] as const) {
     const server = start(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }, { built: true, script })

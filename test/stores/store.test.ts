@@ -6,7 +6,8 @@ import { Type } from '@sinclair/typebox'
 import fastJson from 'fast-json-stringify'
 import { test, type Test } from 'tap'
 import { batch } from '../../plugins/stores/batch.js'
-import { engineAt, withDriver } from '../../plugins/stores/engines.js'
+import { engineAt } from '../../plugins/stores/engines.js'
+import { loadOptional } from '../../plugins/stores/optional-package.js'
 import { memoryKeys } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory.js'
 import { segmentedJson } from '../../plugins/stores/segments.js'
@@ -185,8 +186,8 @@ test('all calls that wait for an unavailable database fail, however many there a
 test('a missing package is named, and other errors while loading one are not hidden', async t => {
   const require = createRequire(import.meta.url)
   const name = 'not-installed'
-  await t.rejects(withDriver(name, 'DATABASE_URL', async () => require(name)), {
+  await t.rejects(loadOptional(name, 'DATABASE_URL', async () => require(name)), {
     message: 'DATABASE_URL needs the package not-installed, which is not installed. Run: npm install not-installed'
   })
-  await t.rejects(withDriver('broken', 'DATABASE_URL', async () => { throw new Error('broken') }), { message: 'broken' })
+  await t.rejects(loadOptional('broken', 'DATABASE_URL', async () => { throw new Error('broken') }), { message: 'broken' })
 })

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
-import Database from 'libsql'
 import pg from 'pg'
 import tap, { test, type Test } from 'tap'
 import { Item } from '../../schemas/item.js'
 import { newFolder } from './folder.js'
 import { startPostgres, type Postgres } from './postgres.js'
+import { openSqlite, query, runSql } from './sql.js'
 
 export const postgres = await startPostgres(tap)
 
@@ -32,30 +32,22 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
     const path = `${newFolder(t)}/items.db`
     await run(t, {
       url: `sqlite:${path}`,
-      sql: async sql => {
-        const database = new Database(path, { timeout: 5000 })
-        try {
-          return database.prepare(sql).all() as Record<string, unknown>[]
-        } finally {
-          database.close()
-        }
-      },
+      sql: sql => runSql(`sqlite:${path}`, sql),
       crash: async () => {},
       transactions: async () => commits(readFileSync(`${path}-wal`)),
       refuseNegative: 'create trigger refuse before insert on items when new.price < 0 begin select raise(abort, \'negative\'); end',
       openLists: async () => {
-        const database = new Database(path, { timeout: 0 })
+        const database = openSqlite(path, 0)
         try {
           // A WAL can be truncated only if no transaction reads from it.
           database.exec('create table if not exists probe (n); insert into probe values (1)')
-          const { busy } = database.prepare('pragma wal_checkpoint(truncate)').get() as { busy: number }
-          return busy
+          return Number(query(database, 'pragma wal_checkpoint(truncate)')[0]?.busy)
         } finally {
           database.close()
         }
       },
       hold: async () => {
-        const database = new Database(path, { timeout: 5000 })
+        const database = openSqlite(path, 5000)
         database.exec('begin immediate')
         return async () => {
           database.exec('commit')

@@ -1,12 +1,22 @@
-import Database from 'libsql'
 import pg from 'pg'
+import { loadDriver, type Connection } from '../../plugins/stores/sqlite-driver.js'
+
+/** Opens a SQLite file with the driver of the service: two copies of SQLite in one process do not see the locks of each other. */
+export const openSqlite = await loadDriver()
+
+/** Runs SQL on a connection. */
+export function query (connection: Connection, sql: string) {
+  const statement = connection.prepare(sql) as ReturnType<Connection['prepare']> & { columns (): { name: string }[] }
+  const names = statement.columns().map(({ name }) => name)
+  return (statement.all() as unknown[][]).map(values => Object.fromEntries(values.map((value, n) => [names[n], value])))
+}
 
 /** Runs SQL on another connection. */
 export async function runSql (url: string, sql: string): Promise<Record<string, unknown>[]> {
   if (url.startsWith('sqlite:')) {
-    const database = new Database(url.slice('sqlite:'.length), { timeout: 5000 })
+    const database = openSqlite(url.slice('sqlite:'.length), 5000)
     try {
-      return database.prepare(sql).all() as Record<string, unknown>[]
+      return query(database, sql)
     } finally {
       database.close()
     }
