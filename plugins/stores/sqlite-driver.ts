@@ -10,7 +10,7 @@ export interface Connection {
 }
 
 /** A prepared statement. Its parameters are values in order, or one object with values by name. */
-export interface Statement {
+interface Statement {
   run (...parameters: unknown[]): { changes: number | bigint }
   get (...parameters: unknown[]): unknown
   all (...parameters: unknown[]): unknown[]

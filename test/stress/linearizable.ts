@@ -60,13 +60,14 @@ function apply ({ kind, name = '', result, answered }: Operation, queue: string[
 
 /**
  * Returns the shortest violation that it finds: the operations up to the first response with which they are not
- * linearizable, without the reads that do not matter.
+ * linearizable, without the reads that do not matter. It begins with short histories, because the time for a history that is
+ * not linearizable grows exponentially.
  */
 export function violationOf (operations: Operation[]) {
-  if (isLinearizable(operations)) return
   const answers = operations.map(({ answered }) => answered).filter(Number.isFinite).sort((a, b) => a - b)
   const end = answers.find(time => !isLinearizable(until(operations, time)))
-  let shortest = until(operations, end ?? Infinity)
+  if (end === undefined) return
+  let shortest = until(operations, end)
   for (const operation of shortest) {
     const without = shortest.filter(other => other !== operation)
     if (isRead(operation) && !isLinearizable(without)) shortest = without
