@@ -4,6 +4,12 @@ import { oneOf } from './fields.js'
 /** The defaults of the options that `stores` and the environment share. */
 export const databaseDefaults = { timeout: 5000, poolSize: 10 }
 
+/** A token for `AUTH_TOKENS`, with or without a name. The characters are those of RFC 6750, so a colon can only follow a name. */
+export const namedToken = {
+  pattern: '([A-Za-z0-9._~+/-]+:)?[A-Za-z0-9._~+/-]+=*',
+  expected: 'TOKEN or NAME:TOKEN, of letters, digits and -._~+/, with = only at the end'
+}
+
 /** A pattern for one or more of these, separated by commas. */
 function listOf (pattern: string) {
   return `(${pattern})(,(${pattern}))*`
@@ -68,13 +74,13 @@ export const Config = Type.Object({
     description: 'Serves `/docs`, `/redoc` and `/openapi.json`'
   }),
   AUTH_TOKENS: Type.Optional(Type.String({
-    pattern: `^${listOf('[A-Za-z0-9._~+/-]+=*')}$`,
-    expected: 'tokens separated by commas, of letters, digits and -._~+/ with = only at the end',
-    description: 'Bearer tokens that are accepted, separated by commas'
+    pattern: `^${listOf(namedToken.pattern)}$`,
+    expected: `tokens separated by commas, each ${namedToken.expected}`,
+    description: 'Bearer tokens that are accepted, separated by commas; `NAME:TOKEN` gives a token a name for the log'
   })),
   AUTH_TOKENS_FILE: Type.Optional(Type.String({
     minLength: 1,
-    description: 'File with such tokens; changes take effect without a restart'
+    description: 'File with one such token per line; changes take effect without a restart'
   })),
   RATE_LIMIT_MAX: Type.Optional(Type.Integer({
     minimum: 1,

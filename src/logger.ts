@@ -35,7 +35,7 @@ export async function traceIds () {
 export const prettyOptions: PrettyOptions = {
   sync: true,
   translateTime: 'SYS:HH:MM:ss',
-  ignore: 'pid,hostname,reqId,req,res,responseTime',
+  ignore: 'pid,hostname,reqId,req,res,responseTime,token',
   messageFormat: log => visible(messageOf(log)),
   customPrettifiers: { err: error => Object(error).stack.split('\n').map(visible).join('\n') }
 }
@@ -55,8 +55,9 @@ export async function openLog (terminal = process.stdout.isTTY) {
   }
 }
 
-function messageOf ({ req, res, responseTime, msg }: RequestLine) {
-  return req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : String(msg)
+function messageOf ({ req, res, responseTime, token, msg }: RequestLine) {
+  const client = token ? `${token}: ` : ''
+  return client + (req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : String(msg))
 }
 
 interface RequestLine {
@@ -64,6 +65,8 @@ interface RequestLine {
   req?: { method: string, url: string }
   res?: { statusCode: number }
   responseTime?: number
+  /** The name of the bearer token. */
+  token?: string
 }
 
 /** Escapes line breaks and control characters, because a message may contain text from a client. */

@@ -1,4 +1,3 @@
-import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyBearerAuthOptions, verifyBearerAuthFactory } from '@fastify/bearer-auth'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -6,33 +5,31 @@ import { details } from '../../schemas/errors.js'
 import { unauthorized } from '../http/errors.js'
 import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
+import { parseTokens, readTokens, watchTokens, type Tokens } from './tokens.js'
 
 /** Options of the plugin `auth`. At least one of them is needed. */
 export interface AuthOptions {
-  /** Tokens that are accepted. */
+  /** Tokens that are accepted, each `TOKEN` or `NAME:TOKEN`. */
   tokens?: string[]
-  /** A file with more tokens, separated by commas or white space. Changes take effect within a second. */
+  /** A file with more tokens, one per line. Changes take effect within a second. */
   file?: string
   /** Returns whether a token is valid. Replaces `tokens` and `file`. */
   check?: FastifyBearerAuthOptions['auth']
 }
 
 /**
- * Requires a bearer token on all routes of its scope. Adds the request decorator `bearerToken`. If the scope has a rate
- * limit, a request without a valid token counts for its IP address; once the address has used up the limit, no token
- * from it is checked.
+ * Requires a bearer token on all routes of its scope. Adds the request decorator `bearerToken`, and the name of the token
+ * to the log lines of the request. If the scope has a rate limit, a request without a valid token counts for its IP
+ * address; once the address has used up the limit, no token from it is checked.
  */
 export default fp<AuthOptions>(async function auth (app, { tokens = [], file, check }) {
   await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
   const verifierOf = app.getDecorator<verifyBearerAuthFactory>('verifyBearerAuthFactory')
-  let verify = verifier()
-
-  if (file !== undefined) {
-    watchFile(file, { interval: 1000, persistent: false }, readAgain)
-    app.addHook('onClose', async function stopWatching () {
-      unwatchFile(file, readAgain)
-    })
-  }
+  const always = parseTokens(tokens)
+  const fromFile = file === undefined ? undefined : readTokens(file)
+  if (fromFile?.size === 0) throw new StartupError('AUTH_TOKENS_FILE contains no tokens.')
+  let { names, verify } = accepting(fromFile)
+  if (file !== undefined) watchTokens(app, file, tokens => { ({ names, verify } = accepting(tokens)) })
 
   app.decorateRequest('bearerToken')
 
@@ -44,7 +41,11 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     if (refusal === undefined) {
       // Other requests that were checked at the same time may have used up the limit.
       await limiter?.check(request, reply)
-      return request.setDecorator('bearerToken', authorization?.slice('Bearer '.length).trim())
+      const token = String(authorization).slice('Bearer '.length).trim()
+      request.setDecorator('bearerToken', token)
+      const name = names.get(token)
+      if (name !== undefined) request.log = reply.log = request.log.child({ token: name })
+      return
     }
     await limiter?.count(request, reply)
     if (reply.statusCode !== 401) throw refusal
@@ -52,31 +53,15 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     throw unauthorized(authorization === undefined ? details[401] : 'The bearer token is not valid')
   })
 
-  function verifier () {
-    const keys = file === undefined ? tokens : [...tokens, ...tokensIn(file)]
+  function accepting (fromFile: Tokens = new Map()) {
+    const names: Tokens = new Map([...always, ...fromFile])
     // The scheme is case-insensitive (RFC 9110). A wrong token is not an error of the service, so it is not logged as one.
-    return verifierOf({ keys, auth: check, addHook: false, specCompliance: 'rfc6749', verifyErrorLogLevel: '' })
-  }
-
-  function readAgain () {
-    try {
-      verify = verifier()
-      app.log.info(`Tokens reloaded from ${file}`)
-    } catch (error) {
-      app.log.error({ err: error }, `Tokens cannot be reloaded from ${file}; the previous tokens stay valid`)
-    }
+    const verify = verifierOf({ keys: [...names.keys()], auth: check, addHook: false, specCompliance: 'rfc6749', verifyErrorLogLevel: '' })
+    return { names, verify }
   }
 }, { fastify: '5.x', name: 'fastify-items-users/auth' })
 
 /** The rate limiter of the scope that serves the request, if there is one. */
 function limiterOf ({ server }: FastifyRequest) {
   return server.hasDecorator('rateLimiter') ? server.getDecorator<RateLimiter>('rateLimiter') : undefined
-}
-
-function tokensIn (file: string) {
-  try {
-    return readFileSync(file, 'utf8').split(/[\s,]+/).filter(token => token !== '')
-  } catch (error) {
-    throw new StartupError(`Cannot read AUTH_TOKENS_FILE: ${(error as Error).message}`)
-  }
 }

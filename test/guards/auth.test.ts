@@ -1,6 +1,7 @@
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import Fastify from 'fastify'
 import { test, type Test } from 'tap'
+import { readConfig } from '../../src/config.js'
 import itemsUsers, { auth } from '../../src/index.js'
 import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
@@ -54,14 +55,13 @@ test('tokens do not appear in logs, errors or the document', async t => {
   t.notMatch(server.errors(), 'sesame')
 })
 
-test('changes of AUTH_TOKENS_FILE take effect without a restart', async t => {
-  const folder = newFolder(t)
-  const file = `${folder}/tokens`
-  writeFileSync(file, 'one\n  two,three\n')
+test('changes of AUTH_TOKENS_FILE take effect without a restart, and an invalid file changes nothing', async t => {
+  const file = `${newFolder(t)}/tokens`
+  writeFileSync(file, 'one\n  two\r\n')
   const lines: string[] = []
   const app = helper.build(t, { AUTH_TOKENS: 'always', AUTH_TOKENS_FILE: file, LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
   const status = async (token: string) => (await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode
-  for (const token of ['one', 'two', 'three', 'always']) t.equal(await status(token), 200)
+  for (const token of ['one', 'two', 'always']) t.equal(await status(token), 200)
   t.equal(await status('four'), 401)
 
   // as a mounted secret is replaced
@@ -71,19 +71,68 @@ test('changes of AUTH_TOKENS_FILE take effect without a restart', async t => {
   t.equal(await status('one'), 401)
   t.equal(await status('always'), 200)
 
+  writeFileSync(file, 'one\nsesame open\n')
+  await until(() => lines.join().includes('cannot be reloaded'))
+  t.equal(await status('four'), 200, 'the previous tokens stay valid')
+  t.equal(await status('one'), 401)
+  const error = JSON.parse(lines.find(line => line.includes('cannot be reloaded')) ?? '')
+  t.match(error, { level: 50, err: { message: /^Invalid AUTH_TOKENS_FILE:\n {2}line 2 must be TOKEN or NAME:TOKEN/ } })
+  t.notMatch(lines.join(), 'sesame')
+
+  lines.length = 0
   rmSync(file)
   await until(() => lines.join().includes('cannot be reloaded'))
   t.equal(await status('four'), 200, 'the previous tokens stay valid')
 
-  writeFileSync(file, '')
+  writeFileSync(file, '# none any more\n')
   await until(async () => await status('four') === 401)
   t.equal(await status('always'), 200)
 })
 
-test('a missing AUTH_TOKENS_FILE ends the process with one clear line', async t => {
-  const server = start(t, { AUTH_TOKENS_FILE: '/nowhere/tokens' })
+test('AUTH_TOKENS_FILE has one token per line, and comments and blank lines grant no access', async t => {
+  const file = `${newFolder(t)}/tokens`
+  writeFileSync(file, '\uFEFF# the token of the shop\none\n\n \t\n  # another word\ntwo+/== # and its comment\n#three\nreports:four\n')
+  const app = helper.build(t, { AUTH_TOKENS_FILE: file })
+  const status = async (token: string) => (await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode
+  for (const token of ['one', 'two+/==', 'four']) t.equal(await status(token), 200, token)
+  for (const token of ['#', 'the', 'token', 'of', 'shop', 'another', 'word', '# another word', 'two+/== # and its comment', 'and', 'comment', 'three', '#three', 'reports', 'reports:four', '']) {
+    t.equal(await status(token), 401, token)
+  }
+})
+
+test('an AUTH_TOKENS_FILE that is missing, empty or invalid ends the process with one message without tokens', async t => {
+  const file = `${newFolder(t)}/tokens`
+  const server = start(t, { AUTH_TOKENS_FILE: file })
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Cannot read AUTH_TOKENS_FILE: ENOENT.*\/nowhere\/tokens.*\n$/)
+  t.match(server.errors(), /^Cannot read AUTH_TOKENS_FILE: ENOENT.*\/tokens.*\n$/)
+
+  for (const empty of ['', '\n\n', '# later\n']) {
+    writeFileSync(file, empty)
+    await t.rejects(async () => helper.build(t, { AUTH_TOKENS: 'one', AUTH_TOKENS_FILE: file }).ready(), { code: 'ERR_STARTUP', message: 'AUTH_TOKENS_FILE contains no tokens.' })
+  }
+
+  const rule = 'must be TOKEN or NAME:TOKEN, of letters, digits and -._~+/, with = only at the end'
+  writeFileSync(file, ['fine', 'two words', '', 'one,two', 'a=b', 'name:', ':token', 'a:b:c', 'sesame#3', 'zoë', 'name: token'].join('\n'))
+  await t.rejects(async () => helper.build(t, { AUTH_TOKENS_FILE: file }).ready(), {
+    code: 'ERR_STARTUP', message: ['Invalid AUTH_TOKENS_FILE:', ...[2, 4, 5, 6, 7, 8, 9, 10, 11].map(n => `  line ${n} ${rule}`)].join('\n')
+  })
+  for (const tokens of ['name:', 'a:b:c', 'a, b', 'a:b,']) t.throws(() => readConfig({ AUTH_TOKENS: tokens }), { message: /AUTH_TOKENS must be tokens separated by commas, each TOKEN or NAME:TOKEN/ })
+})
+
+test('log lines of a request contain the name of its token and never the token', async t => {
+  const file = `${newFolder(t)}/tokens`
+  writeFileSync(file, 'reports:open-sesame\nsesame2\n')
+  const lines: string[] = []
+  const app = helper.build(t, { AUTH_TOKENS: 'shop:sesame,sesame1', AUTH_TOKENS_FILE: file, LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
+  app.addHook('preHandler', async function fail ({ url }) { if (url === '/api/users') throw new Error('boom') })
+  for (const [token, name] of [['sesame', 'shop'], ['open-sesame', 'reports'], ['sesame1', undefined], ['sesame2', undefined], ['sesame3', undefined]] as const) {
+    lines.length = 0
+    for (const url of ['/api/items', '/api/items/9', '/api/nope', '/api/users']) await app.inject({ url, headers: bearer(token) })
+    const parsed = lines.map(line => JSON.parse(line))
+    t.equal(parsed.length, token === 'sesame3' ? 4 : 5, 'one line per request, and one for the error')
+    for (const line of parsed) t.equal(line.token, name)
+    t.notMatch(lines.join(), 'sesame')
+  }
 })
 
 test('a host can check tokens with its own function', async t => {
@@ -107,6 +156,12 @@ test('a host can check tokens with its own function', async t => {
   t.equal((await app.inject({ url: '/mine', headers: bearer('for GET') })).body, 'for GET')
   t.equal((await app.inject('/mine')).statusCode, 401)
   t.equal((await app.inject('/open')).body, 'open')
+})
+
+test('invalid tokens of a host are reported at startup', async t => {
+  const app = host(t)
+  app.register(auth, { tokens: ['shop:one', 'a b'] })
+  await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: /^Invalid tokens:\n {2}entry 2 must be TOKEN or NAME:TOKEN/ })
 })
 
 function host (t: Test, options = {}) {

@@ -130,6 +130,8 @@ test('in a terminal, the log is colored text with one line per request', async t
 
   const pretty = prettyFactory({ ...prettyOptions, colorize: false })
   t.match(pretty({ time: 0, level: 50, msg: 'oh no', err: { stack: 'Error: oh no\n    at home' } }), /ERROR: oh no\n {4}err: Error: oh no\n +at home\n$/)
+  const line = { time: 0, level: 30, token: 'shop', req: { method: 'GET', url: '/api/items' }, res: { statusCode: 200 }, responseTime: 1 }
+  t.match(pretty(line), /INFO: shop: GET \/api\/items 200 in 1\.0 ms\n$/)
 })
 
 test('with an active span, a line has the ids of its trace', async t => {

@@ -1,0 +1,60 @@
+import { readFileSync, unwatchFile, watchFile } from 'node:fs'
+import type { FastifyInstance } from 'fastify'
+import { namedToken } from '../../schemas/config.js'
+import { StartupError } from '../stores/store.js'
+
+/** Tokens, and the names of those that have one. */
+export type Tokens = Map<string, string | undefined>
+
+interface Entry {
+  /** Where it is. A message never contains the entry, because it may be a secret. */
+  place: string
+  text: string
+}
+
+const validEntry = new RegExp(`^${namedToken.pattern}$`)
+
+/** Parses a list of tokens. */
+export function parseTokens (texts: string[]): Tokens {
+  return tokensOf('tokens', texts.map((text, n) => ({ place: `entry ${n + 1}`, text })))
+}
+
+/** Reads a file with one token per line. A `#` at the start of a line or after a space begins a comment. */
+export function readTokens (file: string): Tokens {
+  const entries = linesOf(file).map((line, n) => ({ place: `line ${n + 1}`, text: line.replace(/(^|\s)#.*/, '').trim() }))
+  return tokensOf('AUTH_TOKENS_FILE', entries.filter(({ text }) => text !== ''))
+}
+
+/** Reads a file again when it changes. If it is invalid, this is logged. */
+export function watchTokens (app: FastifyInstance, file: string, accept: (tokens: Tokens) => void) {
+  watchFile(file, { interval: 1000, persistent: false }, readAgain)
+  app.addHook('onClose', async function stopWatching () {
+    unwatchFile(file, readAgain)
+  })
+
+  function readAgain () {
+    try {
+      accept(readTokens(file))
+      app.log.info(`Tokens reloaded from ${file}`)
+    } catch (error) {
+      app.log.error({ err: error }, `Tokens cannot be reloaded from ${file}; the previous tokens stay valid`)
+    }
+  }
+}
+
+function linesOf (file: string) {
+  try {
+    return readFileSync(file, 'utf8').split('\n')
+  } catch (error) {
+    throw new StartupError(`Cannot read AUTH_TOKENS_FILE: ${(error as Error).message}`)
+  }
+}
+
+function tokensOf (source: string, entries: Entry[]): Tokens {
+  const invalid = entries.filter(({ text }) => !validEntry.test(text))
+  if (invalid.length > 0) throw new StartupError([`Invalid ${source}:`, ...invalid.map(({ place }) => `  ${place} must be ${namedToken.expected}`)].join('\n'))
+  return new Map(entries.map(({ text }) => {
+    const [token = '', name] = text.split(':').reverse()
+    return [token, name]
+  }))
+}
