@@ -7,6 +7,7 @@ import type { Item } from '../schemas/item.js'
 import type { User } from '../schemas/user.js'
 import { applyApiDefaults } from './http/api-defaults.js'
 import type { Metrics } from './operations/metrics.js'
+import { checkedSeed, type Seed } from './seed.js'
 import { engineAt } from './stores/engines.js'
 import { logOutages } from './stores/outages.js'
 import { StartupError, type Collection, type HasId, type Store } from './stores/store.js'
@@ -34,6 +35,8 @@ export interface StoresOptions {
   databaseTimeout?: number
   /** Maximum number of connections to PostgreSQL. Default: 10. */
   databasePoolSize?: number
+  /** The records of new collections, such as `{ items: [], users: [] }`; a collection without records starts empty. Default: one record each. */
+  seed?: Seed
 }
 
 /** Options of the plugins `items` and `users`. */
@@ -45,7 +48,7 @@ export interface CollectionOptions<T extends HasId> {
 }
 
 /** Adds the decorator `stores`. A database that it opens is closed with the app. */
-const stores = fp<StoresOptions>(async function stores (app, { store = 'memory', databaseTimeout, databasePoolSize }) {
+const stores = fp<StoresOptions>(async function stores (app, { store = 'memory', databaseTimeout, databasePoolSize, seed }) {
   app.decorate('stores', typeof store === 'string' ? await storesAt(store) : storesOf(app, store))
 
   async function storesAt (address: string) {
@@ -57,8 +60,10 @@ const stores = fp<StoresOptions>(async function stores (app, { store = 'memory',
     }))
     const metrics = app.hasDecorator('metrics') ? app.getDecorator<Metrics>('metrics') : undefined
     const opened = new Map<string, unknown>()
+    const { recordsOf, assertValid } = checkedSeed(seed)
     const stores = { open }
     app.addHook('onReady', async function startEngine () {
+      assertValid()
       await orStartupError(async () => engine.start())
     })
     app.addHook('onClose', async function closeStores () {
@@ -72,7 +77,7 @@ const stores = fp<StoresOptions>(async function stores (app, { store = 'memory',
     async function open<T extends HasId> (collection: Collection<T>) {
       const { name } = collection
       if (!opened.has(name)) {
-        const store = engine.open(collection)
+        const store = engine.open({ ...collection, seed: recordsOf(collection) })
         opened.set(name, metrics?.observeStore(name, store) ?? store)
         Object.assign(stores, { [name]: opened.get(name) })
       }
@@ -137,10 +142,7 @@ async function orStartupError<T> (open: () => Promise<T>) {
   try {
     return await open()
   } catch (error) {
-    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${firstLine((error as Error).message)}`)
+    const [reason] = (error as Error).message.split('\n', 1)
+    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${reason}`)
   }
-}
-
-function firstLine (text: string) {
-  return text.split('\n', 1)[0]
 }

@@ -63,6 +63,14 @@ export const Config = Type.Object({
     maximum: 1000,
     description: 'Maximum number of connections to PostgreSQL, at least 2'
   }),
+  SEED: Type.Boolean({
+    default: true,
+    description: 'Adds the initial records to a new store; `false` starts empty'
+  }),
+  SEED_FILE: Type.Optional(Type.String({
+    minLength: 1,
+    description: 'JSON file with other initial records, such as `{"items":[],"users":[]}`'
+  })),
   BODY_LIMIT: Type.Integer({
     default: 1024 * 1024,
     minimum: 1,

@@ -12,6 +12,7 @@ import notFound from '../plugins/http/not-found.js'
 import { genReqId } from '../plugins/http/request-id.js'
 import health from '../plugins/operations/health.js'
 import metrics from '../plugins/operations/metrics.js'
+import { readSeed } from '../plugins/seed.js'
 import stores, { type Stores } from '../plugins/stores.js'
 import type { Config } from '../schemas/config.js'
 import connections from './connections.js'
@@ -50,7 +51,8 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   app.register(stores, {
     store: config.DATABASE_URL,
     databaseTimeout: config.DATABASE_TIMEOUT,
-    databasePoolSize: config.DATABASE_POOL_SIZE
+    databasePoolSize: config.DATABASE_POOL_SIZE,
+    seed: seedOf(config)
   })
   app.register(api)
 
@@ -66,6 +68,12 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     const store = app.getDecorator<Stores>('stores')
     for (const prefix of prefixesOf(config)) app.register(itemsUsers, { prefix, store, idSource: config.ID_SOURCE })
   }
+}
+
+/** The initial records, unless they are those of the collections. */
+function seedOf ({ SEED, SEED_FILE }: Config) {
+  if (!SEED) return {}
+  return SEED_FILE === undefined ? undefined : readSeed(SEED_FILE)
 }
 
 /** The paths of the collections. */

@@ -1,7 +1,9 @@
+import { writeFileSync } from 'node:fs'
 import type { InjectOptions } from 'fastify'
 import type { Test } from 'tap'
 import type { DestinationStream } from 'pino'
 import { onEveryEngine } from './support/engines.js'
+import { newFolder } from './support/folder.js'
 import * as helper from './support/helper.js'
 
 const { collections, invalidBody } = helper
@@ -251,6 +253,59 @@ onEveryEngine((t, address, engine) => {
     t.equal(bad.statusCode, 400)
     t.same(bad.json(), invalidBody('path', ['/id', 'must be an integer']))
     t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1', headers })).statusCode, 204)
+  })
+
+  t.test('SEED=false starts with empty collections', async t => {
+    const app = build(t, { SEED: 'false', SEED_FILE: '/nowhere/seed.json' })
+    for (const { path } of collections) t.equal((await app.inject(path)).body, '[]')
+  })
+
+  t.test('SEED_FILE fills a new store with its records, and only a new one', async t => {
+    const file = `${newFolder(t)}/seed.json`
+    const items = [{ id: 5, name: 'Zoë 🫖', price: 0.1 }, { id: 5, name: '', price: -1 }, { id: -2, name: 'x', price: 1e300 }]
+    writeFileSync(file, `\uFEFF${JSON.stringify({ items: items.map(item => ({ ...item, unknown: true })) })}`)
+    const env = { DATABASE_URL: address(), SEED_FILE: file, ID_SOURCE: 'server' }
+    const first = build(t, env)
+    t.same((await first.inject('/api/items')).json(), items)
+    t.equal((await first.inject('/api/users')).body, '[]')
+    const created = await first.inject({ method: 'POST', url: '/api/items', payload: { name: 'Kettle', price: 1 } })
+    t.same(created.json(), { id: 6, name: 'Kettle', price: 1 }, 'generated ids follow the largest one')
+    await first.close()
+    if (engine === 'memory') return
+    writeFileSync(file, '{"users":[{"id":1,"name":"Grace"}]}')
+    const second = build(t, env)
+    t.same((await second.inject('/api/items')).json(), [...items, created.json()])
+    t.equal((await second.inject('/api/users')).body, '[]')
+  })
+
+  t.test('an invalid SEED_FILE is one message with all problems, and nothing is stored', async t => {
+    const file = `${newFolder(t)}/seed.json`
+    const env = { DATABASE_URL: address(), SEED_FILE: file }
+    const item = '{"id":1,"name":"x","price":1}'
+    writeFileSync(file, `{"items":[${item},{"id":"1","name":"\\ud800"},7,{"id":1.5,"name":"\\u0000","price":1e999}],"users":{},"item":[],"__proto__":[]}`)
+    await t.rejects(async () => build(t, env).ready(), {
+      code: 'ERR_STARTUP',
+      message: [
+        'Invalid seed (SEED_FILE):',
+        '  /items/1/price is required',
+        '  /items/1/id must be an integer',
+        '  /items/1/name must be well-formed Unicode text',
+        '  /items/2 must be an object',
+        '  /items/3/id must be an integer',
+        '  /items/3/price must be a number',
+        '  /items/3/name must not contain the character NUL',
+        '  /users must be an array',
+        '  /item is not a collection',
+        '  /__proto__ is not a collection'
+      ].join('\n')
+    })
+    writeFileSync(file, `{"items":[${item}]}`)
+    t.equal((await build(t, env).inject('/api/items')).body, `[${item}]`)
+    for (const [text, message] of [['[]', 'SEED_FILE must contain a JSON object'], ['null', 'SEED_FILE must contain a JSON object'], ['{', 'Cannot read SEED_FILE: '], ['{"items":["\xff"]}', 'Cannot read SEED_FILE: ']] as const) {
+      writeFileSync(file, text, 'latin1')
+      t.throws(() => build(t, env), { code: 'ERR_STARTUP', message })
+    }
+    t.throws(() => build(t, { SEED_FILE: '/nowhere/seed.json' }), { code: 'ERR_STARTUP', message: /^Cannot read SEED_FILE: ENOENT.*\/nowhere\/seed\.json/ })
   })
 
   t.test('a store that fails is answered with 500 without internal details', async t => {

@@ -78,7 +78,7 @@ export function explain ({ keyword, params, parentSchema, message }: ErrorObject
 }
 
 /** Returns the place of a problem and its message. Ajv reports a missing property at its parent. */
-function fault (error: ErrorObject) {
+export function fault (error: ErrorObject) {
   const { keyword, instancePath, params } = error
   return {
     path: keyword === 'required' ? `${instancePath}/${params.missingProperty}` : instancePath,

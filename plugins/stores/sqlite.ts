@@ -80,7 +80,8 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
         ]
       },
       seed () {
-        for (const record of seed) database.prepare(insertion).run(...valuesOf(record))
+        const insert = database.prepare(insertion)
+        for (const record of seed) insert.run(...valuesOf(record))
       },
       prepare () {
         statements = prepare()

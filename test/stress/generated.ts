@@ -64,7 +64,7 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
     if (location && request.headers['idempotency-key']) await send(request)
     if (sent % 500 < 2) for (const path of oracle.lists) await get(path)
   }), { numRuns: requests, endOnFailure: true, ...seedOf() })
-  if (failed) throw new Error(`${errorInstance}\n${newest && curl(url, newest)}\nSEED=${seed}`, { cause: errorInstance })
+  if (failed) throw new Error(`${errorInstance}\n${newest && curl(url, newest)}\nTEST_SEED=${seed}`, { cause: errorInstance })
   for (const path of oracle.lists) await get(path)
   client.socket.destroy()
   return { requests: sent, statuses, seed }

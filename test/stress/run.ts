@@ -37,7 +37,7 @@ const drills: Drill[] = [
       const { requests, statuses, seed } = await generated(url, {
         requests: 100_000, holdsNul: engine === 'memory', progress: done => scope.comment(`${done} requests`)
       })
-      return `${requests} requests, every answer in the document and as a model has it: ${listed(statuses)} (SEED=${seed})`
+      return `${requests} requests, every answer in the document and as a model has it: ${listed(statuses)} (TEST_SEED=${seed})`
     }
   })),
   {
@@ -45,7 +45,7 @@ const drills: Drill[] = [
     async run (scope) {
       const { url } = await serve(scope)
       const { connections, reset, cutOff, created, seed } = await mangled(url, { runs: 20_000, progress: done => scope.comment(`${done} connections`) })
-      return `${connections} connections, ${reset} of them reset by the client and ${cutOff} by the system; ${created} records created, and none that nobody was told of (SEED=${seed})`
+      return `${connections} connections, ${reset} of them reset by the client and ${cutOff} by the system; ${created} records created, and none that nobody was told of (TEST_SEED=${seed})`
     }
   },
   {

@@ -1,4 +1,4 @@
-/** The seed of generated values. `SEED` repeats a failure. */
+/** The seed of generated values. `TEST_SEED` repeats a failure. */
 export function seedOf () {
-  return process.env.SEED ? { seed: Number(process.env.SEED) } : {}
+  return process.env.TEST_SEED ? { seed: Number(process.env.TEST_SEED) } : {}
 }

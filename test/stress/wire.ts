@@ -70,7 +70,7 @@ export async function mangled (url: string, { runs, progress }: { runs: number, 
     if (!harm) equal(statuses.length, unharmed.length)
     ok(statuses.every(status => status < 500), statuses.join())
   }), { numRuns: runs, ...seedOf() })
-  if (failed) throw new Error(`${errorInstance}\n${described(counterexample)}\nSEED=${seed}`, { cause: errorInstance })
+  if (failed) throw new Error(`${errorInstance}\n${described(counterexample)}\nTEST_SEED=${seed}`, { cause: errorInstance })
 
   const difference = await count() - before - created
   ok(difference >= 0 && difference <= unread, `${difference} records came from nowhere`)
