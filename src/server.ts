@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import { StartupError } from '../plugins/stores/store.js'
 import { buildApp, prefixesOf } from './app.js'
+import { readCommandLine } from './command-line.js'
 import { ConfigError, readConfig } from './config.js'
 import { disableKeepAlive } from './connections.js'
 
@@ -17,7 +18,9 @@ try {
 }
 
 async function start () {
-  const config = readConfig()
+  const { text, set } = readCommandLine(process.argv.slice(2))
+  if (text !== undefined) return console.log(text)
+  const config = readConfig({ ...process.env, ...set })
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
@@ -69,7 +72,7 @@ async function start () {
   function cannotListen (variable: 'PORT' | 'METRICS_PORT') {
     return (error: NodeJS.ErrnoException) => {
       if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
-      const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable} to another port` : error.message
+      const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable === 'PORT' ? 'PORT or --port' : variable} to another port` : error.message
       throw new ConfigError(`Cannot listen on ${host}:${config[variable]}: ${reason}.`)
     }
   }

@@ -1,9 +1,13 @@
 import { once } from 'node:events'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
+import { Config } from '../../schemas/config.js'
+import { readCommandLine } from '../../src/command-line.js'
 import { readConfig } from '../../src/config.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
+import { newFolder } from '../support/folder.js'
 import { start, takenPort } from '../support/process.js'
 import { until } from '../support/until.js'
 
@@ -58,12 +62,67 @@ test('an invalid configuration ends the process with one message that lists all 
   ].join('\n'))
 })
 
+test('--help shows the options, all variables with their defaults and units, and examples', async t => {
+  const server = start(t, { PORT: 'invalid' }, { args: ['--help'] })
+  t.same(await server.exit, [0, null])
+  t.equal(server.errors(), '')
+  const help = server.output()
+  t.match(help, /^Usage: fastify-items-users \[options\]\n/)
+  for (const option of ['--host HOST', '--port PORT', '--database DATABASE_URL', '-h, --help', '-v, --version']) t.match(help, `\n  ${option} `)
+  const words = help.replaceAll(/\s+/g, ' ')
+  for (const [name, { default: value, description }] of Object.entries(Config.properties)) {
+    t.match(words, ` ${name} ${String(description).replaceAll('`', '')}${value === undefined ? '' : ' ('}`)
+    if (value !== undefined) t.match(words, `default: ${value})`)
+  }
+  t.match(words, 'Maximum time for a database operation, in milliseconds (default: 5000)')
+  t.match(words, '(one of client, server; default: client)')
+  t.match(help, /\nExamples:\n {2}fastify-items-users --port 8080\n/)
+  t.ok(help.split('\n').every(line => line.length <= 80))
+  t.same(readCommandLine(['-h']), { text: help.trimEnd() })
+})
+
+test('--version shows the version of the package', async t => {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'))
+  for (const option of ['--version', '-v']) t.same(readCommandLine([option]), { text: version })
+})
+
+test('--host, --port and --database override the environment, and an .env file sets variables', async t => {
+  const folder = newFolder(t)
+  writeFileSync(`${folder}/.env`, 'HOST=192.0.2.1\nPORT=1\nDATABASE_URL=memory\nAPI_PREFIX=/v2\nDOCS=false # no pages\n')
+  const server = start(t, { PORT: undefined }, {
+    built: true,
+    flags: [`--env-file=${folder}/.env`],
+    args: ['--host', '127.0.0.1', '--port=0', '--database', `sqlite:${folder}/items.db`]
+  })
+  t.equal((await fetch(`${await server.url}/v2/items`)).status, 200)
+  t.ok(existsSync(`${folder}/items.db`))
+  t.same(readCommandLine([]), { set: {} })
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+})
+
+test('an invalid option ends the process with one line that says what to do', async t => {
+  const server = start(t, {}, { built: true, args: ['--prot', '80'] })
+  t.same(await server.exit, [1, null])
+  t.equal(server.output(), '')
+  t.equal(server.errors(), "Unknown option '--prot'. The options are --host, --port, --database, --help, --version.\n")
+  for (const [args, message] of [
+    [['--log-level=debug'], "Unknown option '--log-level'. Set the environment variable LOG_LEVEL instead."],
+    [['--port'], "Option '--port <value>' argument missing. The options are"],
+    [['--port', '--host', 'x'], "Option '--port' argument is ambiguous. The options are"],
+    [['--help=yes'], "Option '-h, --help' does not take an argument. The options are"],
+    [['8080'], "Unexpected argument '8080'. The options are"]
+  ] as const) {
+    t.throws(() => readCommandLine([...args]), { message })
+  }
+})
+
 test('a PORT that is in use ends the process with one clear line', async t => {
   const { port } = await takenPort(t)
   const server = start(t, { PORT: String(port) }, { built: true })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
-  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is in use. Set PORT to another port.\n`)
+  t.equal(server.errors(), `Cannot listen on 127.0.0.1:${port}: the port is in use. Set PORT or --port to another port.\n`)
 })
 
 test('a HOST that cannot be used ends the process with one clear line', async t => {
@@ -180,7 +239,7 @@ test('a PORT that is in use ends the process, also if the metrics server has sta
   const { port } = await takenPort(t)
   const server = start(t, { PORT: String(port), METRICS_PORT: '0', RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1', LOG_LEVEL: 'silent' })
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is in use\. Set PORT to another port\.\n$/)
+  t.match(server.errors(), /^Cannot listen on 127.0.0.1:\d+: the port is in use\. Set PORT or --port to another port\.\n$/)
 })
 
 test('after SIGTERM, the service keeps serving for SHUTDOWN_DELAY with readiness at 503, and then closes', async t => {

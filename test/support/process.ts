@@ -17,15 +17,22 @@ export interface How {
   built?: boolean
   /** A folder with the source of another release. */
   folder?: string
+  /** The file to run instead of the server. */
+  entry?: string
   flags?: string[]
+  /** Options of the command line. */
+  args?: string[]
+  /** Runs `npm start` instead. */
+  npm?: boolean
 }
 
 /** Starts the service as a process on a free port. It is killed when the test ends. */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
-  const entry = how.folder ? ['--import=tsx', 'src/server.ts'] : how.built ? built : source
-  const child = spawn(process.execPath, [...imports, ...how.flags ?? [], ...entry], {
+  const entry = how.entry ? [how.entry] : how.folder ? ['--import=tsx', 'src/server.ts'] : how.built ? built : source
+  const [command, ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [process.execPath, ...imports, ...how.flags ?? [], ...entry]
+  const child = spawn(command, [...args, ...how.args ?? []], {
     cwd: how.folder,
     env: { ...process.env, ...how.built && uncovered, PORT: '0', ...env }
   })
