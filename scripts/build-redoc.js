@@ -1,16 +1,16 @@
-// Copies the bundle of Redoc to dist/. npm downloads the package but does not install it, because
-// the bundle does not need its 115 dependencies.
+// Copies the bundle of Redoc to a folder: node scripts/build-redoc.js dist. npm downloads the package but does not
+// install it, because the bundle does not need its 115 dependencies.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const version = '2.5.4'
 const integrity = 'sha512-M6jWhG1qoBnH6TFmzJnstyCZ87HmOY/UzDm78mHiYihEdlV/YcS9ogOo1NlElnJMeLsyxHFe2yFc4sNjHTrABQ=='
 const cache = new URL(`../node_modules/.cache/redoc-${version}/`, import.meta.url)
 const from = new URL('package/', cache)
-const to = new URL('../dist/redoc/', import.meta.url)
+const to = new URL('redoc/', pathToFileURL(`${process.argv[2]}/`))
 
 // Redoc loads only this logo from another host.
 const logo = 'https://cdn.redoc.ly/redoc/logo-mini.svg'

@@ -14,7 +14,8 @@ process.on('SIGINT', () => process.exit(1))
 
 const { stdout } = spawnSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { encoding: 'utf8' })
 for (const file of stdout.trim().split('\n')) cpSync(file, join(folder, file))
-for (const made of ['node_modules', 'dist']) symlinkSync(join(process.cwd(), made), join(folder, made))
+cpSync('dist', join(folder, 'dist'), { recursive: true })
+symlinkSync(join(process.cwd(), 'node_modules'), join(folder, 'node_modules'))
 
 const survivors = []
 for (const [n, { file, engines, tests, before, after }] of wanted.entries()) {

@@ -3,10 +3,10 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { claim } from './run.js'
 
-const sources = ['src', 'plugins', 'schemas', 'package.json', 'tsconfig.json', 'tsconfig.build.json', 'scripts/build-redoc.js']
+const sources = ['src', 'plugins', 'schemas', 'package.json', 'tsconfig.json', 'tsconfig.build.json', 'scripts/build.js', 'scripts/build-redoc.js']
 
 /** The last file that the build writes. */
-const last = 'dist/redoc/LICENSE'
+const last = 'dist/.stamp'
 
 /** Builds the service if the build is older than the source. Test files that need it at the same time build it once. */
 export function ensureBuilt () {

@@ -1,0 +1,38 @@
+// Builds the service in a temporary folder. If that succeeds, its files replace those in dist/, one by one and each at
+// once. So a failed build changes nothing, and a service that is running always finds the files of its pages.
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { digestOfInputs, filesIn, root, stampFile } from './build-stamp.js'
+
+const dist = join(root, 'dist')
+const folder = mkdtempSync(join(tmpdir(), 'items-users-build-'))
+try {
+  const digest = digestOfInputs()
+  if (run('node_modules/typescript/bin/tsc', '--project', 'tsconfig.build.json', '--outDir', folder) && run('scripts/build-redoc.js', folder)) {
+    replaceDist(digest)
+  } else {
+    console.error('The build failed. dist/ is unchanged.')
+    process.exitCode = 1
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}
+
+function run (...args) {
+  return spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' }).status === 0
+}
+
+function replaceDist (digest) {
+  const names = filesIn(folder)
+  const part = join(dist, `.part-${process.pid}`)
+  rmSync(stampFile, { force: true }) // an interrupted build is not up to date
+  for (const name of names) {
+    mkdirSync(dirname(join(dist, name)), { recursive: true })
+    copyFileSync(join(folder, name), part) // the folder may be on another file system, where files cannot be moved
+    renameSync(part, join(dist, name))
+  }
+  for (const name of filesIn(dist)) if (!names.includes(name) && !name.startsWith('.part-')) rmSync(join(dist, name), { force: true })
+  writeFileSync(stampFile, digest)
+}
