@@ -9,6 +9,8 @@ COPY schemas schemas
 COPY plugins plugins
 COPY src src
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm run build && npm prune --omit=dev
+# npm installs two builds of libsql, because their packages do not declare the C library. Debian needs only the one for glibc.
+RUN rm -rf node_modules/@libsql/linux-*-musl
 
 # The base of the official Node image, with only the Node binary.
 FROM debian:bookworm-slim
@@ -23,6 +25,7 @@ COPY --from=build /app/dist dist
 # A number, so that an orchestrator can check that it is not root.
 USER 1000
 EXPOSE 3000
+# The liveness probe: a new container would not help if only the database is unavailable.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/livez`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 CMD ["node", "dist/src/server.js"]
