@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process'
-import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
-import { resolve } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
-import { test } from 'tap'
+import tap, { test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
@@ -14,20 +14,69 @@ const run = promisify(execFile)
 const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 const tools = 'test/package/tools'
 const problem = await install(tools)
+const manifest = JSON.parse(readFileSync('package.json', 'utf8'))
+
+/** The tarball, in its own folder. */
+ensureBuilt()
+const packed = newFolder(tap)
+const { stdout: report } = await run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', packed], { env })
+const [tarball]: [{ filename: string, files: { path: string }[] }] = JSON.parse(report)
 
 test('the package contains only what users need', async t => {
-  ensureBuilt()
-  const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'])
-  const files: string[] = JSON.parse(stdout)[0].files.map(({ path }: { path: string }) => path)
+  const files = tarball.files.map(({ path }) => path)
   const expected = /^(dist\/(src|plugins|schemas)\/.+\.(js|d\.ts)|dist\/redoc\/.+|openapi\.json|package\.json|README\.md|LICENSE)$/
   t.same(files.filter(file => !expected.test(file)), [])
   for (const file of ['dist/src/index.js', 'dist/src/index.d.ts', 'dist/src/server.js', 'dist/redoc/redoc.standalone.js', 'openapi.json']) {
     t.ok(files.includes(file), file)
   }
+  for (const [path, target] of Object.entries<string | object>(manifest.exports)) {
+    if (typeof target === 'object') t.equal(Object.keys(target)[0], 'types', `${path} has its types first`)
+    t.match(readFileSync('docs/package.md', 'utf8'), `| \`fastify-items-users${path.slice(1)}\` |`)
+  }
+})
+
+test('without optional dependencies, the package serves from memory, and names the driver that a database needs', async t => {
+  const modules = `${packed}/node_modules`
+  mkdirSync(`${modules}/fastify-items-users`, { recursive: true })
+  await run('tar', ['-xzf', `${packed}/${tarball.filename}`, '--strip-components=1', '-C', `${modules}/fastify-items-users`])
+  for (const name of Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })) {
+    mkdirSync(dirname(`${modules}/${name}`), { recursive: true })
+    symlinkSync(resolve('node_modules', name), `${modules}/${name}`)
+  }
+  writeFileSync(`${packed}/host.mjs`, `
+    import Fastify from 'fastify'
+    import itemsUsers from 'fastify-items-users'
+    for (const store of ['memory', 'sqlite:./items.db', 'postgres://ada:sesame@db/items']) {
+      const app = Fastify()
+      app.register(itemsUsers, { prefix: '/api', store })
+      console.log(await app.inject('/api/items').then(({ body }) => body, ({ message }) => message))
+    }`)
+  const { stdout } = await run(process.execPath, ['host.mjs'], { env, cwd: packed })
+  t.equal(stdout, [
+    '[{"id":1,"name":"Lamp","price":42.5}]',
+    'DATABASE_URL needs the package libsql, which is not installed. Run: npm install libsql',
+    'DATABASE_URL needs the package pg, which is not installed. Run: npm install pg',
+    ''
+  ].join('\n'))
+  for (const name of Object.keys(manifest.optionalDependencies)) t.match(readFileSync('docs/package.md', 'utf8'), `| \`${name}\` |`)
+})
+
+test('npm publish is refused while npm could not show the images of the README', async t => {
+  const folder = newFolder(t)
+  const check = (manifest: object, changelog: string) => {
+    writeFileSync(`${folder}/package.json`, JSON.stringify(manifest))
+    writeFileSync(`${folder}/CHANGELOG.md`, changelog)
+    return run(process.execPath, [resolve('scripts/check-release.js')], { env, cwd: folder }).then(() => '', ({ stderr }) => stderr)
+  }
+  t.match(manifest.scripts.prepublishOnly, 'scripts/check-release.js')
+  const repository = 'github:owner/name'
+  t.equal(await check({ version: '1.0.0', repository }, '# Changelog\n\n## [1.0.0] - 2026-01-01\n'), '')
+  t.match(await check({ version: '1.0.0' }, '# Changelog\n\n## [1.0.0] - 2026-01-01\n'), /^package.json has no repository, .+ Run: npm pkg set repository=github:OWNER\/NAME\n$/)
+  t.match(await check({ version: '1.0.1', repository }, '# Changelog\n\n## [1.0.0] - 2026-01-01\n'), /^CHANGELOG.md has no section for 1.0.1/)
 })
 
 test('lockfiles contain no host names', async t => {
-  for (const folder of ['.', 'bench', 'test/browser', 'test/docs/tools', 'test/package/tools', 'test/tracing']) {
+  for (const folder of ['.', 'bench', 'test/browser', 'test/deploy/tools', 'test/docs/tools', 'test/package/tools', 'test/tracing']) {
     t.notMatch(await readFile(`${folder}/package-lock.json`, 'utf8'), /"resolved"/, folder)
   }
 })
@@ -109,7 +158,6 @@ test('the lockfile pins every package, and no production package is deprecated o
     [dependencies: string]: unknown
   }
   const lock: { lockfileVersion: number, packages: Record<string, Locked> } = JSON.parse(readFileSync('package-lock.json', 'utf8'))
-  const manifest = JSON.parse(readFileSync('package.json', 'utf8'))
   const { '': root, ...packages } = lock.packages
   t.equal(lock.lockfileVersion, 3)
   for (const part of ['name', 'version', 'dependencies', 'optionalDependencies', 'devDependencies', 'engines', 'bin']) {
