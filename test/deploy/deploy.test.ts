@@ -50,7 +50,7 @@ const imageEnv = Object.fromEntries(/^ENV (.+)$/m.exec(read('Dockerfile'))?.[1]?
 
 /** An app whose database cannot be reached. */
 async function withoutDatabase (t: Test) {
-  const app = build(t, { DATABASE_URL: `postgres://ada:sesame@127.0.0.1:${await freePort()}/items`, DATABASE_TIMEOUT: '500' })
+  const app = build(t, { DATABASE_URL: `postgres://ada:sesame@127.0.0.1:${await freePort()}/items`, DATABASE_TIMEOUT: '500', DOCS: 'false' })
   await app.listen({ port: 0 })
   return { app, port: String((app.server.address() as AddressInfo).port) }
 }
@@ -137,7 +137,7 @@ function expressions () {
 
 test('the alert rules and the dashboard use only metrics, labels and values that the service exports', { skip }, async t => {
   const lines: string[] = []
-  const app = build(t, { DATABASE_URL: `sqlite:${newFolder(t)}/items.db`, METRICS_PORT: '0', LOG_LEVEL: 'info' }, { write: line => lines.push(line) })
+  const app = build(t, { DATABASE_URL: `sqlite:${newFolder(t)}/items.db`, METRICS_PORT: '0', LOG_LEVEL: 'info', DOCS: 'false' }, { write: line => lines.push(line) })
   for (const url of ['/api/items', '/api/items/1', '/livez', '/readyz']) await app.inject(url)
   app.markNotReady()
   await app.inject('/readyz')
@@ -198,7 +198,7 @@ test('promtool accepts the alert rules and the dashboard, and each alert fires w
 
 for (const program of ['nginx', 'caddy'] as const) {
   test(`the configuration of ${program} in docs/production.md terminates TLS, and the service sees the addresses and origins of clients`, { skip: without(program) }, async t => {
-    const app = build(t, { TRUST_PROXY: '127.0.0.1', RATE_LIMIT_MAX: '2' })
+    const app = build(t, { TRUST_PROXY: '127.0.0.1', RATE_LIMIT_MAX: '2', DOCS: 'false' })
     await app.listen({ port: 0 })
     const { plain, secure } = await startProxy(t, program, (app.server.address() as AddressInfo).port)
     const item = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
