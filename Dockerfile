@@ -9,8 +9,8 @@ COPY schemas schemas
 COPY plugins plugins
 COPY src src
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm run build && npm prune --omit=dev
-# npm installs two builds of libsql, because their packages do not declare the C library. Debian needs only the one for glibc.
-RUN rm -rf node_modules/@libsql/linux-*-musl
+# This version of Node has SQLite, so the 17 MB of the driver for Node 20 are not needed.
+RUN rm -rf node_modules/libsql node_modules/@libsql node_modules/@neon-rs
 
 # The base of the official Node image, with only the Node binary.
 FROM debian:bookworm-slim
