@@ -3,6 +3,8 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { test, type Test } from 'tap'
 import { Config } from '../../schemas/config.js'
 import { readConfig } from '../../src/config.js'
@@ -12,6 +14,7 @@ import { build } from '../support/helper.js'
 import { examplesIn } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
 import { uncovered } from '../support/process.js'
+import { until } from '../support/until.js'
 import { lintWorkflow, parseExpression, parseYaml, problem as skip, typed, type Selector } from './parsers.js'
 import { sendSecurely, startProxy } from './tls.js'
 
@@ -141,7 +144,14 @@ test('the alert rules and the dashboard use only metrics, labels and values that
   for (const url of ['/api/items', '/api/items/1', '/livez', '/readyz']) await app.inject(url)
   app.markNotReady()
   await app.inject('/readyz')
-  const samples = samplesIn(await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text())
+  setFlagsFromString('--expose-gc')
+  runInNewContext('gc')() // its metrics exist after the first collection
+  let text = ''
+  await until(async () => {
+    text = await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text()
+    return text.includes('nodejs_gc_duration_seconds_sum')
+  })
+  const samples = samplesIn(text)
 
   const { rules, panels, variables } = expressions()
   for (const { name, expr, legend } of [
