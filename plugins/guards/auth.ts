@@ -17,6 +17,9 @@ export interface AuthOptions {
   check?: FastifyBearerAuthOptions['auth']
 }
 
+/** The `detail` for credentials such as `Basic dXNlcjpwYXNz`, and for a token without a scheme. */
+const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token`
+
 /**
  * Requires a bearer token on all routes of its scope. Adds the request decorator `bearerToken`, and the name of the token
  * to the log lines of the request. If the scope has a rate limit, a request without a valid token counts for its IP
@@ -49,8 +52,9 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     }
     await limiter?.count(request, reply)
     if (reply.statusCode !== 401) throw refusal
-    reply.header('www-authenticate', authorization === undefined ? 'Bearer' : 'Bearer error="invalid_token"')
-    throw unauthorized(authorization === undefined ? details[401] : 'The bearer token is not valid')
+    const hasToken = /^bearer( |$)/i.test(authorization ?? '')
+    reply.header('www-authenticate', hasToken ? 'Bearer error="invalid_token"' : 'Bearer')
+    throw unauthorized(hasToken ? 'The bearer token is not valid' : authorization ? otherScheme : details[401])
   })
 
   function accepting (fromFile: Tokens = new Map()) {
