@@ -1,11 +1,10 @@
 import { createRequire } from 'node:module'
-import { posix } from 'node:path'
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
 import fp from 'fastify-plugin'
 import { nameOf } from '../../schemas/component.js'
 import { details, ErrorBody } from '../../schemas/errors.js'
 import redoc from './redoc.js'
+import swaggerUi from './swagger-ui.js'
 
 const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
 const title = 'Items and users'
@@ -60,16 +59,8 @@ export default fp(async function docs (app) {
     return app.swagger()
   })
 
-  app.register(swaggerUi, {
-    routePrefix: '/docs',
-    indexPrefix: '.',
-    staticCSP: contentSecurityPolicy,
-    theme: { title },
-    // The page loads its copy of the document from /docs/json, one level deeper.
-    transformSpecification: ({ servers, ...document }) => ({ ...document, servers: servers.map(oneLevelDeeper) }),
-    transformSpecificationClone: false
-  })
-  app.register(redoc, { title, contentSecurityPolicy })
+  app.register(swaggerUi, { title, contentSecurityPolicy })
+  app.register(redoc, { prefix: '/redoc', title, contentSecurityPolicy })
 
   /** The name of a component: the short name, unless the app has a schema with this name. */
   function componentName ($id: string) {
@@ -78,17 +69,15 @@ export default fp(async function docs (app) {
   }
 }, { fastify: '5.x', name: 'fastify-items-users/docs' })
 
-function oneLevelDeeper (server: { url: string }) {
-  return { ...server, url: posix.join('..', server.url) }
-}
-
 /** The parts of an OpenAPI document that are used here. */
 interface Document {
   components: { schemas: Record<string, { examples?: unknown[] }>, securitySchemes?: object }
+  tags: { name: string, description?: string }[]
   paths: Record<string, Record<string, Operation>>
 }
 
 interface Operation {
+  tags?: string[]
   security?: object[]
   requestBody?: Body
   responses: Record<string, Body>
@@ -109,7 +98,9 @@ const exampleDetails: Record<string, string> = { ...details, '4XX': details[431]
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
   const { components } = document
-  for (const operation of Object.values(document.paths).flatMap(path => Object.values(path))) {
+  const operations = Object.values(document.paths).flatMap(path => Object.values(path))
+  describeVersions(document.tags, operations.flatMap(({ tags = [] }) => tags))
+  for (const operation of operations) {
     if (operation.responses[401]?.headers?.['WWW-Authenticate'] && !operation.security) {
       operation.security = [{ bearer: [] }]
       components.securitySchemes ??= { bearer: { type: 'http', scheme: 'bearer' } }
@@ -123,4 +114,12 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
     }
   }
   return document as object
+}
+
+/** Describes the tags of further prefixes, such as `items (/api/v1)`, like the tag without a prefix. */
+function describeVersions (tags: Document['tags'], used: string[]) {
+  for (const name of new Set(used)) {
+    const tag = tags.find(tag => name.startsWith(`${tag.name} (`))
+    if (tag) tags.push({ ...tag, name })
+  }
 }
