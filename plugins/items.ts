@@ -70,7 +70,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       response: {
         201: json(Item, {
           description: 'The stored item',
-          headers: { Location: Type.String({ description: 'The path of the item' }) }
+          headers: { Location: Type.String({ description: 'The URL of the item, relative to the URL of the request' }) }
         }),
         ...errorResponses(409, 413, 422)
       }

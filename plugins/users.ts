@@ -70,7 +70,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       response: {
         201: json(User, {
           description: 'The stored user',
-          headers: { Location: Type.String({ description: 'The path of the user' }) }
+          headers: { Location: Type.String({ description: 'The URL of the user, relative to the URL of the request' }) }
         }),
         ...errorResponses(409, 413, 422)
       }

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { pathOf } from './paths.js'
+import { recordUrl } from './paths.js'
 import { setHeaders } from './responses.js'
 import { hasId, type HasId, type NewRecord, type Store } from '../stores/store.js'
 
@@ -25,6 +25,6 @@ export async function create<T extends HasId> (
   const json = await store.append(record, key)
   const { id }: HasId = hasId(record) ? record : JSON.parse(json)
   setHeaders(request, reply)
-  reply.code(201).header('location', `${pathOf(request)}/${id}`)
+  reply.code(201).header('location', recordUrl(request, id))
   return json
 }

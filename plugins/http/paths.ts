@@ -1,12 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 
 /**
- * The path of the request as the client sent it, without a trailing slash. (The request target can be an absolute URL,
- * and a link that starts with two slashes or backslashes would lead to another host.)
+ * The URL of a record of the collection, relative to the URL of the request, so that it also works behind a proxy that
+ * strips a path prefix. (Without `./`, a segment such as `a:b` or `\\host` would lead elsewhere.)
  */
-export function pathOf ({ originalUrl }: FastifyRequest) {
-  const url = originalUrl.replace(/^\w+:\/\/[^/]*/, '').replace(/^[/\\]+/, '/')
-  return url.slice(0, url.search(/\/?([?#;]|$)/))
+export function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
+  const path = originalUrl.slice(0, originalUrl.search(/[?#;]|$/))
+  const collection = path.slice(path.lastIndexOf('/') + 1)
+  return collection === '' ? `./${id}` : `./${collection}/${id}`
 }
 
 /** The query of the request. */

@@ -27,7 +27,7 @@ export function json (schema: TSchema, options: SchemaOptions = {}) {
 export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
   return Type.Unsafe<string | Uint8Array | Readable>(Type.Array(ref(schema), {
     examples: [schema.examples],
-    headers: { Link: Type.String({ description: 'The next page (`rel="next"`), if there are more records' }) },
+    headers: { Link: Type.String({ description: 'The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records' }) },
     ...options
   }))
 }

@@ -98,7 +98,7 @@ test('two registrations have separate collections or share them', async t => {
   for (const share of [false, true]) {
     const app = await host(t, 'twice.js', { share })
     const created = await app.inject({ method: 'POST', url: '/api/v1/items', payload: item })
-    t.equal(created.headers.location, '/api/v1/items/7')
+    t.equal(created.headers.location, './items/7')
     t.equal((await app.inject('/api/v2/items/7')).statusCode, share ? 200 : 404)
     const document = (await app.inject('/openapi.json')).json()
     const ids = Object.values<any>(document.paths).flatMap(methods => Object.values<any>(methods).map(({ operationId }) => operationId))
@@ -118,14 +118,14 @@ test('a host can register one collection with its own store', async t => {
   t.equal((await app.inject('/things/4')).body, '{"detail":"Not found"}')
   const page = await app.inject('/things?limit=2')
   t.same(page.json(), [{ ...item, id: 1 }, { ...item, id: 2 }])
-  t.match(page.headers.link, '</things?limit=2&after=Mg>; rel="next"')
+  t.match(page.headers.link, '<?limit=2&after=Mg>; rel="next"')
   t.equal((await app.inject({ method: 'POST', url: '/things', payload: {} })).statusCode, 400)
 })
 
 test('hooks of a host can identify tenants, and each tenant has its own stores', async t => {
   const app = await host(t, 'tenants.js')
   const created = await app.inject({ method: 'POST', url: '/red/api/items', payload: item })
-  t.equal(created.headers.location, '/red/api/items/7')
+  t.equal(created.headers.location, './items/7')
   t.same((await app.inject('/red/api/items')).json(), [item])
   t.same((await app.inject('/blue/api/items')).json(), [])
   const unknown = await app.inject('/green/api/items')

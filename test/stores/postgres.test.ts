@@ -10,7 +10,7 @@ import type { Item } from '../../schemas/item.js'
 import { schemaSql } from '../../scripts/schema-sql.js'
 import { item, onPostgres, things } from '../support/databases.js'
 import { opened } from '../support/engines.js'
-import { build } from '../support/helper.js'
+import { build, followed } from '../support/helper.js'
 import { startPgBouncer, startPostgres } from '../support/postgres.js'
 import { start } from '../support/process.js'
 import { until } from '../support/until.js'
@@ -155,7 +155,8 @@ for (const mode of ['session', 'transaction']) {
       for (let url: string | undefined = '/api/items?limit=50'; url; pages++) {
         const page: Awaited<ReturnType<typeof app.inject>> = await app.inject(url)
         t.equal(page.statusCode, 200)
-        url = /<(.+)>/.exec(String(page.headers.link))?.[1]
+        const [, next] = /<(.+)>/.exec(String(page.headers.link)) ?? []
+        url = next && followed(next, '/api/items')
       }
       t.ok(pages >= 4)
     }

@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import { curl, type Sent } from '../support/curl.js'
 import { checkFor, type Document, type Operation } from '../support/document.js'
 import { connection, written, type Answer } from '../support/connection.js'
+import { followed } from '../support/helper.js'
 import { requestsOf } from './requests.js'
 import { seedOf } from './seed.js'
 
@@ -58,9 +59,9 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
     const { location, link } = answer.headers
     // A created record can be read, and a deleted one cannot, unless another one has its id.
     if (answer.status === 204) await get(request.target)
-    if (location) await get(location)
+    if (location) await get(followed(location, request.target))
     // A page links to the next one, and a request that is retried with its key creates nothing.
-    if (link) await get(link.slice(1, link.indexOf('>')))
+    if (link) await get(followed(link.slice(1, link.indexOf('>')), request.target))
     if (location && request.headers['idempotency-key']) await send(request)
     if (sent % 500 < 2) for (const path of oracle.lists) await get(path)
   }), { numRuns: requests, endOnFailure: true, ...seedOf() })
@@ -118,24 +119,25 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
   return { lists, expect, routeOf }
 
   function routeOf (target: string) {
-    const [path = ''] = target.split('?')
+    const path = pathOf(target)
     return routes.find(({ pattern }) => pattern.test(path))
   }
 
   function expect ({ method, target, headers, body }: Sent, answer: Answer): Expected {
-    const [path = '', query] = target.split('?')
+    const path = pathOf(target)
+    const [, query] = target.split('?')
     if (!isDecodable(path)) return { status: 400 }
     // Generated origins are never the one of the service.
     if (!['GET', 'HEAD', 'OPTIONS'].includes(method) && /[^ ]/.test(headers.origin ?? '')) return { status: 403 }
     const route = routeOf(target)
-    if (route === undefined) return pages.test(path) ? { status: [200, 302, 404, 405] } : { status: 404 }
+    if (route === undefined) return pages.test(path) ? { status: [200, 204, 302, 404, 405] } : { status: 404 }
     const allow = ['GET', 'HEAD', 'POST', 'DELETE'].filter(name => (name === 'HEAD' ? 'get' : name.toLowerCase()) in route.methods)
-    if (!allow.includes(method)) return { status: 405, headers: { allow: allow.join(', ') } }
+    if (!allow.includes(method)) return { status: method === 'OPTIONS' ? 204 : 405, headers: { allow: [...allow, 'OPTIONS'].join(', ') } }
     const text = decodeURIComponent(route.pattern.exec(path)?.[1] ?? '')
     const model = models.get(route.path) ?? models.get(route.path.replace(/\/{\w+}$/, ''))
     if (model === undefined) return { status: 200 }
     const operation = route.methods[method === 'HEAD' ? 'get' : method.toLowerCase()] as Operation
-    if (method === 'POST') return expectCreation(model, operation, route.path, headers, body ?? Buffer.alloc(0))
+    if (method === 'POST') return expectCreation(model, operation, target, headers, body ?? Buffer.alloc(0))
     if (!models.has(route.path)) return expectOne(model, operation, method, text)
     return expectList(model, operation, new URLSearchParams(query), answer)
   }
@@ -170,7 +172,7 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     return { status: 200, body: listOf(page) }
   }
 
-  function expectCreation (model: Model, operation: Operation, path: string, sent: Sent['headers'], body: Buffer): Expected {
+  function expectCreation (model: Model, operation: Operation, target: string, sent: Sent['headers'], body: Buffer): Expected {
     const key = sent['idempotency-key']?.replaceAll(/^ +| +$/g, '')
     if (key !== undefined && !allows(operation, 'idempotency-key', key)) return { status: 400 }
     const value = parsed(body)
@@ -180,7 +182,7 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     const record = pick(value as { id: number }, Object.keys(document.components.schemas[name]?.properties ?? {}))
     if (!holdsNul && Object.values(record).some(field => String(field).includes('\0'))) return { status: 400 }
     const json = JSON.stringify(record)
-    const created = { status: 201, body: json, headers: { location: `${path}/${record.id}` } }
+    const created = { status: 201, body: json, headers: { location: locationOf(target, record.id) } }
     const known = key && model.keys.get(key)
     if (known) return known === json ? created : { status: 422 }
     if (key) model.keys.set(key, json)
@@ -189,8 +191,19 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
   }
 }
 
-/** Paths that are not in the document: the document and its pages. */
-const pages = /^\/(docs|redoc|openapi\.json)(\/|$)/
+/** Paths that are not in the document: the links, the document and its pages. */
+const pages = /^\/((docs|redoc|openapi\.json|favicon\.ico)(\/|$)|$)/
+
+/** The path of a target. A slash at its end is ignored. */
+function pathOf (target: string) {
+  return target.replace(/\?.*/, '').replace(/(?<=.)\/$/, '')
+}
+
+/** The location of a record, relative to the target of the request that created it. */
+function locationOf (target: string, id: number) {
+  const collection = target.replace(/\?.*/, '').split('/').at(-1)
+  return collection ? `./${collection}/${id}` : `./${id}`
+}
 
 function append (model: Model, record: { id: number }) {
   model.records.push({ id: record.id, json: JSON.stringify(record), position: model.created++ })

@@ -1,7 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newFolder } from '../support/folder.js'
+import { ownPaths, startNginx as startNginxWith } from '../support/nginx.js'
 import { freePort } from '../support/postgres.js'
 import { until } from '../support/until.js'
 import type { Scope } from './service.js'
@@ -13,18 +14,11 @@ export const proxies = { nginx: startNginx, haproxy: startHaproxy }
 
 /** Starts nginx with the configuration in compose.yaml, with other addresses, and its health check. */
 async function startNginx (scope: Scope, instances: string[]) {
-  const folder = newFolder(scope)
-  chmodSync(folder, 0o755) // as root, nginx handles requests as another user
-  const log = `${folder}/errors`
-  const port = await freePort()
   const configured = /content: \|\n([^]+)$/.exec(readFileSync('compose.yaml', 'utf8'))?.[1] ?? ''
-  const config = configured.replaceAll('$$', '$')
-    .replace(/resolver .*/, `access_log off; client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy; add_header X-Instance $upstream_addr always;`)
+  const { nginx, port, log } = await startNginxWith(scope, (port, folder) => configured.replaceAll('$$', '$')
+    .replace(/resolver .*/, `${ownPaths(folder)} add_header X-Instance $upstream_addr always;`)
     .replace(/server service:3000 resolve(.*)/, (_, settings) => instances.map(instance => `server ${instance}${settings}`).join('\n'))
-    .replace('listen 80', `listen 127.0.0.1:${port}`)
-  writeFileSync(`${folder}/nginx.conf`, config)
-  const nginx = spawn('nginx', ['-p', folder, '-c', `${folder}/nginx.conf`, '-g', `daemon off; pid ${folder}/pid; error_log ${log} warn;`], { stdio: 'ignore' })
-  scope.teardown(() => nginx.kill('SIGTERM'))
+    .replace('listen 80', `listen 127.0.0.1:${port}`))
   const url = await ready(port, nginx)
   const stopping = new AbortController()
   scope.teardown(() => stopping.abort())

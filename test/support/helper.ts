@@ -23,6 +23,12 @@ export const collections = [
   { path: '/api/users', initial: { id: 1, name: 'Ada' }, record: { id: 7, name: 'Alan' } }
 ]
 
+/** The path and query that a link in a response leads to. */
+export function followed (link: unknown, url: string) {
+  const { pathname, search } = new URL(String(link), `http://localhost${url}`)
+  return pathname + search
+}
+
 /** All features enabled. */
 export const everything = {
   API_PREFIX: '/api,/api/v1',
