@@ -1,4 +1,5 @@
 import Fastify, { type FastifyInstance } from 'fastify'
+import home from '../plugins/docs/home.js'
 import docs from '../plugins/docs/openapi.js'
 import auth from '../plugins/guards/auth.js'
 import cors from '../plugins/guards/cors.js'
@@ -28,6 +29,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     genReqId,
     bodyLimit: config.BODY_LIMIT,
     trustProxy: config.TRUST_PROXY,
+    routerOptions: { ignoreTrailingSlash: true },
 
     requestTimeout: 60_000,
     http: { headersTimeout: 30_000, connectionsCheckingInterval: 5000 },
@@ -45,6 +47,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   const origins = config.CORS_ORIGIN?.split(',')
   if (origins) app.register(cors, { origins })
   app.register(crossOriginProtection, { origins })
+  app.register(home, { docs: config.DOCS })
   if (config.DOCS) app.register(docs)
   app.register(health)
   if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.HOST })

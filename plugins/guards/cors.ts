@@ -1,4 +1,5 @@
 import fp from 'fastify-plugin'
+import { methodsOf } from '../http/not-found.js'
 import { rateHeaders } from '../http/responses.js'
 
 /** Options of the plugin `cors`. */
@@ -9,6 +10,12 @@ export interface CorsOptions {
 
 /** Allows pages of other origins to use the service and to read its response headers. */
 export default fp<CorsOptions>(async function cors (app, { origins }) {
+  // @fastify/cors answers every OPTIONS request, also one that is not a preflight.
+  app.addHook('onRequest', function setAllow (request, reply, done) {
+    if (request.method === 'OPTIONS') reply.header('allow', methodsOf(app, request.url).join(', '))
+    done()
+  })
+
   await app.register(import('@fastify/cors'), {
     origin: origins.includes('*') ? '*' : origins,
     methods: ['GET', 'HEAD', 'POST', 'DELETE'],

@@ -5,13 +5,16 @@ import { readFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
+import { gunzipSync } from 'node:zlib'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import Fastify from 'fastify'
+import type { BrowserContextOptions, Page } from 'playwright-core'
 import { test, type Test } from 'tap'
 import itemsUsers, { docs } from '../../src/index.js'
+import { showAddress } from '../../plugins/docs/swagger-ui.js'
 import { launch } from '../support/browser.js'
 import { newFolder } from '../support/folder.js'
-import { build, everything } from '../support/helper.js'
+import { build, everything, followed } from '../support/helper.js'
 
 const operations = {
   'GET /livez': ['isLive', '200 400 4XX 500 503'],
@@ -66,12 +69,78 @@ test('the pages have a content security policy and only relative links', async t
     t.notMatch(response.headers['content-security-policy'], /https?:|upgrade-insecure-requests/)
     const links = Array.from(response.body.matchAll(/(?:src|href|data-document)="([^"]+)"/g), ([, link]) => String(link))
     t.ok(links.length > 2)
+    t.match(response.body, '<meta name="viewport" content="width=device-width, initial-scale=1">')
     for (const link of links.filter(link => !link.startsWith('data:'))) {
       const { pathname } = new URL(link, `http://localhost${url}`)
       t.match(link, /^\./)
       t.equal((await app.inject(pathname)).statusCode, 200, pathname)
     }
   }
+})
+
+test('the scripts and style sheets of the pages are compressed, and browsers cache them', async t => {
+  const app = build(t)
+  for (const url of ['/docs/static/swagger-ui-bundle.js', '/docs/static/swagger-ui.css', '/redoc/redoc.standalone.js']) {
+    const plain = await app.inject(url)
+    for (const encoding of ['gzip', 'gzip, deflate, br']) {
+      const compressed = await app.inject({ url, headers: { 'accept-encoding': encoding } })
+      t.match(compressed.headers, { 'content-encoding': 'gzip', vary: 'accept-encoding', 'cache-control': 'public, max-age=3600' })
+      t.ok(compressed.rawPayload.length < plain.rawPayload.length / 3)
+      t.ok(gunzipSync(compressed.rawPayload).equals(plain.rawPayload))
+    }
+    for (const encoding of ['br', 'gzip;q=0, br']) {
+      const { headers, rawPayload } = await app.inject({ url, headers: { 'accept-encoding': encoding } })
+      t.equal(headers['content-encoding'], undefined)
+      t.ok(rawPayload.equals(plain.rawPayload))
+    }
+    const head = await app.inject({ method: 'HEAD', url, headers: { 'accept-encoding': 'gzip' } })
+    t.equal(head.headers['content-length'], String(plain.rawPayload.length))
+    t.match(plain.headers, { vary: 'accept-encoding', 'cache-control': 'public, max-age=3600' })
+    t.equal((await app.inject({ url, headers: { 'if-none-match': plain.headers.etag } })).statusCode, 304)
+  }
+  t.match((await app.inject({ url: '/docs/static/logo.svg', headers: { 'accept-encoding': 'gzip' } })).headers, { 'cache-control': 'public, max-age=3600', 'content-encoding': undefined })
+})
+
+test('Swagger UI resolves the server URLs of the document, and leaves other responses as they are', async t => {
+  const text = '{"servers":[{"url":".."},{"url":"https://example.com/v1"}]}'
+  const { text: resolved } = showAddress({ url: 'http://127.0.0.1/some/where/docs/json', text })
+  t.same(JSON.parse(resolved).servers, [{ url: 'http://127.0.0.1/some/where' }, { url: 'https://example.com/v1' }])
+  t.equal(showAddress({ url: 'http://127.0.0.1/api/items', text }).text, text)
+})
+
+test('two API versions are separate groups', async t => {
+  const { tags, paths } = (await build(t, { API_PREFIX: '/api,/api/v1' }).inject('/openapi.json')).json()
+  t.same(tags.map(({ name }: { name: string }) => name), ['items', 'users', 'health', 'items (/api/v1)', 'users (/api/v1)'])
+  t.equal(tags[3].description, tags[0].description)
+  t.same(paths['/api/items'].get.tags, ['items'])
+  t.same(paths['/api/v1/items'].get.tags, ['items (/api/v1)'])
+})
+
+test('GET / redirects browsers to the documentation, and answers other clients with links', async t => {
+  const browser = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' }
+  const app = build(t, { API_PREFIX: '/api,/api/v1' })
+  const redirect = await app.inject({ url: '/', headers: browser })
+  t.same([redirect.statusCode, redirect.headers.location, redirect.headers.vary], [302, './docs', 'accept'])
+  for (const headers of [{}, { accept: '*/*' }, { accept: 'application/json, text/plain, */*' }]) {
+    const response = await app.inject({ url: '/', headers })
+    t.match(response.headers, { 'content-type': 'application/json; charset=utf-8', vary: 'accept', 'cache-control': 'no-cache' })
+    t.same(response.json(), {
+      docs: ['./docs', './redoc', './openapi.json'],
+      health: ['./livez', './readyz'],
+      items: ['./api/items', './api/v1/items'],
+      users: ['./api/users', './api/v1/users']
+    })
+    for (const link of Object.values<string>(response.json()).flat()) t.equal((await app.inject(followed(link, '/'))).statusCode, 200, link)
+  }
+  const bare = await build(t, { DOCS: 'false' }).inject({ url: '/', headers: browser })
+  t.same(bare.json(), { health: ['./livez', './readyz'], items: ['./api/items'], users: ['./api/users'] })
+})
+
+test('a browser that requests an icon gets 204, and nothing is logged', async t => {
+  const lines: string[] = []
+  const response = await build(t, { LOG_LEVEL: 'info' }, { write: line => lines.push(line) }).inject('/favicon.ico')
+  t.same([response.statusCode, response.body, response.headers['cache-control']], [204, '', 'public, max-age=86400'])
+  t.same(lines, [])
 })
 
 test('the license of Redoc is included', async t => {
@@ -144,16 +213,22 @@ test('in a browser', { timeout: 120_000 }, async t => {
   const direct = `http://127.0.0.2:${port}`
   const proxied = `http://127.0.0.1:${await proxy(t, port, '/some/where')}/some/where`
 
+  const views = [
+    { slash: '', where: 'on a screen', options: { viewport: { width: 1440, height: 900 }, colorScheme: 'light' } },
+    { slash: '/', where: 'on a phone in dark mode', options: { viewport: { width: 390, height: 900 }, colorScheme: 'dark' } }
+  ] as const
   for (const base of [direct, proxied]) {
-    for (const slash of ['', '/']) {
-      t.test(`${base.replace(/:\d+/, '')}/docs${slash} renders every operation, and "Try it out" posts an item`, async t => {
-        const { page, problems } = await open(`${base}/docs${slash}`)
+    for (const { slash, where, options } of views) {
+      t.test(`${base.replace(/:\d+/, '')}/docs${slash} renders every operation ${where}, and "Try it out" posts an item`, async t => {
+        const { page, problems } = await open(`${base}/docs${slash}`, options)
         await page.waitForSelector('.opblock')
         const shown = await page.$$eval('.opblock-summary', blocks => blocks.map(block => [
           block.querySelector('.opblock-summary-method')?.textContent,
           block.querySelector('.opblock-summary-path')?.textContent?.replaceAll('\u200b', '')
         ].join(' ')))
         t.same(shown.sort(), Object.keys(operations).sort())
+        t.equal(await page.inputValue('.servers select'), base, 'the server has its address')
+        t.same(await look(page, '.title', '.swagger-ui'), options)
 
         const before = (await app.inject('/api/items')).json().length
         await page.click('#operations-items-createItem .opblock-summary-control')
@@ -167,18 +242,20 @@ test('in a browser', { timeout: 120_000 }, async t => {
         t.same(problems, [])
       })
 
-      t.test(`${base.replace(/:\d+/, '')}/redoc${slash} renders every operation`, async t => {
-        const { page, problems } = await open(`${base}/redoc${slash}`)
+      t.test(`${base.replace(/:\d+/, '')}/redoc${slash} renders every operation ${where}`, async t => {
+        const { page, problems } = await open(`${base}/redoc${slash}`, options)
         await page.waitForSelector('div[data-section-id*="operation/"]')
         const shown = await page.$$eval('div[data-section-id*="operation/"]', sections =>
           sections.map(section => section.getAttribute('data-section-id')?.split('operation/')[1]))
         t.same(Array.from(new Set(shown)).sort(), Object.values(operations).map(([id]) => id).sort())
+        t.match(await page.textContent('div[data-section-id*="listItems"]'), `${base}/api/items`, 'the server has its address')
+        t.same(await look(page, 'h1', 'body'), options)
         t.same(problems, [])
       })
     }
   }
 
-  t.test('"Authorize" takes a token, and "Try it out" sends it', async t => {
+  t.test('"Authorize" takes a token that survives a reload, and "Try it out" sends it', async t => {
     const guarded = build(t, { AUTH_TOKENS: 'sesame' })
     await guarded.listen({ port: 0 })
     const { page, problems } = await open(`http://127.0.0.1:${(guarded.server.address() as AddressInfo).port}/docs`)
@@ -186,6 +263,7 @@ test('in a browser', { timeout: 120_000 }, async t => {
     await page.fill('.auth-container input', 'sesame')
     await page.click('.auth-btn-wrapper .authorize')
     await page.click('.auth-btn-wrapper .btn-done')
+    await page.reload()
     await page.click('#operations-items-listItems .opblock-summary-control')
     await page.click('#operations-items-listItems .try-out__btn')
     await page.click('#operations-items-listItems .execute')
@@ -195,8 +273,8 @@ test('in a browser', { timeout: 120_000 }, async t => {
   })
 
   /** Opens a page and notes what its console complains of, and every request to another origin. */
-  async function open (url: string) {
-    const page = await (await browser as Exclude<typeof browser, Error>).newPage({ viewport: { width: 1200, height: 900 } })
+  async function open (url: string, options: BrowserContextOptions = {}) {
+    const page = await (await browser as Exclude<typeof browser, Error>).newPage(options)
     const problems: string[] = []
     page.on('console', message => { if (['error', 'warning'].includes(message.type())) problems.push(message.text()) })
     page.on('pageerror', error => problems.push(error.message))
@@ -207,6 +285,17 @@ test('in a browser', { timeout: 120_000 }, async t => {
     page.on('response', response => { if (response.status() >= 400) problems.push(response.url()) })
     await page.goto(url)
     return { page, problems }
+  }
+
+  /** The width of the page, and its color scheme by the colors of a text and its background. */
+  async function look (page: Page, text: string, background: string) {
+    const [width, ...colors] = await page.evaluate<[number, string, string]>(`[
+      document.documentElement.scrollWidth,
+      getComputedStyle(document.querySelector('${text}')).color,
+      getComputedStyle(document.querySelector('${background}')).backgroundColor
+    ]`)
+    const [isBrightText, isBrightBackground] = colors.map(color => Number(/\d+/.exec(color)) > 128)
+    return { viewport: { width, height: 900 }, colorScheme: isBrightText && !isBrightBackground ? 'dark' : 'light' }
   }
 })
 

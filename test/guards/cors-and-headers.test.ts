@@ -19,14 +19,14 @@ onEveryEngine((t, address) => {
       t.equal(created.statusCode, 201)
       t.equal(created.body, '{"id":2,"name":"Kettle","price":19.99}')
       t.match(created.headers, {
-        location: '/api/v1/items/2',
+        location: './items/2',
         'access-control-allow-origin': origin,
         'content-security-policy': "default-src 'none';frame-ancestors 'none'",
         'x-ratelimit-limit': '1000'
       })
     }
     const page = await app.inject({ url: '/api/items?limit=1', headers })
-    t.match(page.headers.link, /^<\/api\/items\?limit=1&after=/)
+    t.match(page.headers.link, /^<\?limit=1&after=/)
     const { statusCode, headers: { 'x-content-type-options': nosniff } } = await app.inject('/api/items')
     t.same([statusCode, nosniff], [401, 'nosniff'])
   })
@@ -68,8 +68,24 @@ test('pages of an allowed origin can use the API and read its headers', async t 
     t.same(response.json(), { detail: body })
   }
   const none = helper.build(t)
-  t.equal((await preflight(none, '/api/items', 'https://a.example')).statusCode, 405)
+  t.same(Object.keys((await preflight(none, '/api/items', 'https://a.example')).headers).filter(name => name.startsWith('access-control')), [])
   t.equal((await none.inject({ url: '/api/items', headers: { origin: 'https://a.example' } })).headers['access-control-allow-origin'], undefined)
+})
+
+test('OPTIONS is answered with the methods of the path, with and without CORS', async t => {
+  for (const env of [{}, { CORS_ORIGIN: 'https://example.com' }, { CORS_ORIGIN: '*' }]) {
+    const app = helper.build(t, env)
+    for (const [url, allow] of [
+      ['/api/items', 'GET, HEAD, POST, OPTIONS'], ['/api/items/', 'GET, HEAD, POST, OPTIONS'], ['/api/items?x=1', 'GET, HEAD, POST, OPTIONS'],
+      ['/api/items/1', 'GET, HEAD, OPTIONS'], ['/api/users/x', 'GET, HEAD, DELETE, OPTIONS'], ['/livez', 'GET, HEAD, OPTIONS'],
+      ['/', 'GET, HEAD, OPTIONS'], ['/docs', 'GET, HEAD, OPTIONS'], ['/redoc/', 'GET, HEAD, OPTIONS']
+    ] as const) {
+      const response = await app.inject({ method: 'OPTIONS', url, headers: { 'x-request-id': 'x' }, body: '{' })
+      t.same([response.statusCode, response.headers.allow, response.body], [204, allow, ''], `${url} ${JSON.stringify(env)}`)
+    }
+  }
+  t.equal((await helper.build(t).inject({ method: 'OPTIONS', url: '/nope' })).statusCode, 404)
+  t.equal((await helper.build(t, { AUTH_TOKENS: 'one' }).inject({ method: 'OPTIONS', url: '/api/items' })).statusCode, 401)
 })
 
 test('SECURITY_HEADERS adds the headers of helmet to the API, and the documentation pages keep their own policy', async t => {

@@ -79,6 +79,29 @@ test('API responses must be revalidated by caches', async t => {
   }
 })
 
+test('a path with a trailing slash has the same response as without it', async t => {
+  const app = build(t)
+  for (const [method, url, body] of [
+    ['GET', '/api/items'], ['HEAD', '/api/items'], ['GET', '/api/items/1'], ['GET', '/api/items/9'], ['GET', '/api/users'], ['GET', '/livez'],
+    ['POST', '/api/items', '{}'], ['PUT', '/api/items'], ['OPTIONS', '/api/items'], ['GET', '/api'], ['GET', '/openapi.json']
+  ] as const) {
+    const [plain, slash] = await Promise.all([url, `${url}/`].map(url => app.inject({ method, url, body, headers: { 'x-request-id': 'x' } })))
+    const { date, ...headers } = slash?.headers ?? {}
+    t.match(plain, { statusCode: slash?.statusCode, headers, body: slash?.body }, `${method} ${url}`)
+  }
+  t.equal((await app.inject('/api/items/?limit=1')).body, (await app.inject('/api/items?limit=1')).body)
+})
+
+test('unknown query parameters are ignored', async t => {
+  const app = build(t)
+  for (const url of ['/api/items', '/api/items/1', '/api/users?limit=1', '/livez', '/readyz']) {
+    const { statusCode, body } = await app.inject(url)
+    const more = await app.inject(`${url}${url.includes('?') ? '&' : '?'}sort=name&sort=price&__proto__=1&limits=x`)
+    t.same([more.statusCode, more.body], [statusCode, body])
+  }
+  t.equal((await app.inject({ method: 'POST', url: '/api/items?limit=x', payload: item })).statusCode, 201)
+})
+
 test('onSend hooks of a host see every body as JSON text, and preSerialization hooks see errors only', async t => {
   const app = host(t)
   const sent: unknown[] = []

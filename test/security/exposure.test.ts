@@ -295,7 +295,7 @@ test('every route is in the OpenAPI document or is a documentation page', async 
     const described = Object.entries<object>(paths).flatMap(([path, methods]) => Object.keys(methods).map(method => `${method.toUpperCase()} ${path}`))
     const served = routes.map(({ method, url }) => ({ method, url: url.replaceAll(/:(\w+)/g, '{$1}') }))
     const undescribed = served.filter(({ method, url }) => !described.includes(`${method === 'HEAD' ? 'GET' : method} ${url}`))
-    t.same(undescribed.filter(({ url }) => !/^\/(docs|redoc|openapi\.json$)/.test(url)).map(({ method, url }) => `${method} ${url}`),
+    t.same(undescribed.filter(({ url }) => !/^\/(docs|redoc|openapi\.json$|favicon\.ico$|$)/.test(url)).map(({ method, url }) => `${method} ${url}`),
       'CORS_ORIGIN' in env ? ['OPTIONS *'] : [], 'but the preflights of browsers')
     t.same(undescribed.filter(({ method, url }) => url !== '*' && method !== 'GET' && method !== 'HEAD'), [], 'a page can only be read')
     t.same(described.filter(name => !served.some(({ method, url }) => name === `${method} ${url}`)), [], 'and what is described is there')
