@@ -42,9 +42,14 @@ export const mutants = [
     ['reply.headers({ ...headers })', 'reply']
   ]),
   ...inFile('plugins/http/not-found.ts', http, [
-    ['|| allowed.includes(request.method)', ''],
-    ["allowed.every(method => method === 'OPTIONS') ||", ''],
-    ["reply.header('allow', allowed.join(', '))", 'reply']
+    ['|| (methods.includes(request.method) && !isOptions)', ''],
+    [' && !isOptions', ''],
+    ['methods.length === 1 ||', ''],
+    ["reply.header('allow', methods.join(', '))", '']
+  ]),
+  ...inFile('plugins/http/paths.ts', http, [
+    ["collection === '' ?", 'false ?'],
+    ['`./${collection}/', '`${collection}/']
   ]),
 
   // Pagination
