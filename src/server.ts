@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
+import type { Health } from '../plugins/operations/health.js'
 import { StartupError } from '../plugins/stores/store.js'
 import { buildApp, prefixesOf } from './app.js'
 import { readCommandLine } from './command-line.js'
@@ -59,7 +60,7 @@ async function start () {
   /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
   async function drain () {
     if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
-    app.markNotReady()
+    app.getDecorator<Health['markNotReady']>('markNotReady')()
     disableKeepAlive(app.server)
     await sleep(SHUTDOWN_DELAY)
   }
@@ -80,6 +81,7 @@ async function start () {
 
 /** Loads the logger, which a service without a log does not need. */
 async function startLog (level: string) {
+  if (!('LogController' in await import('fastify'))) throw new StartupError('The service needs Fastify 5.10 or newer. Run: npm install fastify@5')
   const { loggerOptions, openLog, traceIds } = await import('./logger.js')
   const { stream, close } = await openLog()
   return { close, options: loggerOptions(level, stream, await traceIds()) }
