@@ -1,47 +1,39 @@
-import { createRequire } from 'node:module'
-import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
+import { posix } from 'node:path'
+import type { SwaggerTransformObject } from '@fastify/swagger'
 import fp from 'fastify-plugin'
 import { nameOf } from '../../schemas/component.js'
 import { details, ErrorBody } from '../../schemas/errors.js'
-import redoc from './redoc.js'
-import swaggerUi from './swagger-ui.js'
+import { checkOptions, metadata } from '../http/plugin.js'
+import { DocsOptions } from './options.js'
+import pages from './pages.js'
+import { version } from './version.js'
 
-const { name, description, license, version } = createRequire(import.meta.url)('#package.json')
-const title = 'Items and users'
-
-/** The pages load everything from this server. Both use inline styles. */
-const contentSecurityPolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data:",
-  "font-src 'self' data:",
-  "connect-src 'self'",
-  'worker-src blob:',
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'"
-].join('; ')
+/** What the document says about this package. */
+const info = {
+  title: 'Items and users',
+  description: 'Items and users over HTTP: a schema-first Fastify plugin, a server and an image.',
+  version,
+  contact: { name: 'fastify-items-users' },
+  license: { name: 'MIT', identifier: 'MIT' }
+}
 
 /**
  * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, Swagger UI at `/docs` and
  * Redoc at `/redoc`. All links are relative, so that they work behind a proxy that strips a path prefix.
  */
-export default fp(async function docs (app) {
+export default fp<DocsOptions>(async function docs (app, options) {
+  checkOptions('docs', DocsOptions, options)
+  const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json' } = options
   // The relative path from the document to the base of the paths in it.
-  const up = app.prefix.split('/').slice(1).map(() => '..').join('/')
+  const up = posix.relative(posix.dirname(app.prefix + document), '/') || '.'
 
-  app.register(swagger, {
+  app.register(import('@fastify/swagger'), {
     openapi: {
       openapi: '3.1.0',
-      info: {
-        title,
-        description,
-        version,
-        contact: { name },
-        license: { name: license, identifier: license }
-      },
-      servers: [{ url: up || '.', description: 'This service' }],
+      // With a title of its own, it is the API of the host.
+      info: options.title ? { title, description, version } : { ...info, description: description ?? info.description, version },
+      components: { securitySchemes },
+      servers: options.servers ?? [{ url: up, description: 'This service' }],
       security: [],
       tags: [
         { name: 'items', description: 'Items with a name and a price' },
@@ -55,19 +47,18 @@ export default fp(async function docs (app) {
     refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
   })
 
-  app.get('/openapi.json', { schema: { hide: true } }, async function openapi () {
+  app.get(document, { schema: { hide: true } }, async function openapi () {
     return app.swagger()
   })
 
-  app.register(swaggerUi, { title, contentSecurityPolicy })
-  app.register(redoc, { prefix: '/redoc', title, contentSecurityPolicy })
+  app.register(pages, { title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })
 
   /** The name of a component: the short name, unless the app has a schema with this name. */
   function componentName ($id: string) {
     const name = nameOf($id)
     return app.getSchema(name) === undefined ? name : $id
   }
-}, { fastify: '5.x', name: 'fastify-items-users/docs' })
+}, metadata('docs'))
 
 /** The parts of an OpenAPI document that are used here. */
 interface Document {
@@ -78,6 +69,7 @@ interface Document {
 
 interface Operation {
   tags?: string[]
+  operationId?: string
   security?: object[]
   requestBody?: Body
   responses: Record<string, Body>
@@ -93,17 +85,20 @@ const exampleDetails: Record<string, string> = { ...details, '4XX': details[431]
 
 /**
  * Completes the generated document: adds an example for every body that is a component, because @fastify/swagger drops
- * what is next to a `$ref`, and the security scheme of the operations with our 401 response.
+ * what is next to a `$ref`, and the security scheme of the operations with our 401 response. Shortens operation ids.
  */
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
   const { components } = document
   const operations = Object.values(document.paths).flatMap(path => Object.values(path))
   describeVersions(document.tags, operations.flatMap(({ tags = [] }) => tags))
+  const ids = operations.map(({ operationId }) => operationId)
   for (const operation of operations) {
+    const shortId = nameOf(operation.operationId)
+    if (!ids.includes(shortId)) operation.operationId = shortId
     if (operation.responses[401]?.headers?.['WWW-Authenticate'] && !operation.security) {
       operation.security = [{ bearer: [] }]
-      components.securitySchemes ??= { bearer: { type: 'http', scheme: 'bearer' } }
+      components.securitySchemes = { bearer: { type: 'http', scheme: 'bearer' }, ...components.securitySchemes }
     }
     for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
       for (const media of Object.values(body?.content ?? {})) {
@@ -113,6 +108,7 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
       }
     }
   }
+  if (Object.keys(Object(components.securitySchemes)).length === 0) delete components.securitySchemes
   return document as object
 }
 

@@ -1,12 +1,21 @@
-import { fileURLToPath } from 'node:url'
-import fastifyStatic from '@fastify/static'
+import { posix } from 'node:path'
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import staticFiles from './static-files.js'
 
 /** Options of a documentation page. */
 export interface PageOptions {
+  /** HTML. */
   title: string
   contentSecurityPolicy: string
+  /** Path of the document. */
+  document: string
+}
+
+interface RedocOptions extends PageOptions {
+  /** Path of the page. */
+  prefix: string
+  /** The folder with the files of Redoc. */
+  files: string
 }
 
 const background = '#1c2022'
@@ -57,7 +66,7 @@ fetch(url).then(response => response.json()).then(api => {
 `
 
 /** Serves the page and the files of Redoc. */
-const redoc: FastifyPluginAsync<PageOptions> = async function redoc (app, { title, contentSecurityPolicy }) {
+const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { prefix, title, contentSecurityPolicy, document, files }) {
   app.addHook('onSend', async function protect (_request, reply) {
     reply.header('content-security-policy', contentSecurityPolicy)
   })
@@ -70,14 +79,13 @@ const redoc: FastifyPluginAsync<PageOptions> = async function redoc (app, { titl
   })
 
   app.register(staticFiles)
-  app.register(fastifyStatic, {
-    root: fileURLToPath(new URL('.', import.meta.resolve('#redoc/redoc.standalone.js'))),
-    decorateReply: false
-  })
+  // With a wildcard, it would compare the path with the prefix, even if the app ignores upper and lower case.
+  app.register(import('@fastify/static'), { root: files, wildcard: false, decorateReply: false })
 
   async function page (request: FastifyRequest, reply: FastifyReply) {
     // A relative link starts from the last slash in the path of the page.
-    const here = /\/(\?|$)/.test(request.url) ? '..' : '.'
+    const folder = /^[^?#;]*\/([?#;]|$)/.test(request.url) ? prefix : posix.dirname(prefix)
+    const linkTo = (path: string) => posix.relative(folder, path).replace(/^(?!\.)/, './')
     reply.type('text/html; charset=utf-8')
     return `<!DOCTYPE html>
 <html lang="en">
@@ -93,8 +101,8 @@ ${darkStyle}
 </head>
 <body>
 <div id="redoc"></div>
-<script src="${here}/redoc/redoc.standalone.js"></script>
-<script src="${here}/redoc/init.js" data-document="${here}/openapi.json"></script>
+<script src="${linkTo(`${prefix}/redoc.standalone.js`)}"></script>
+<script src="${linkTo(`${prefix}/init.js`)}" data-document="${linkTo(document)}"></script>
 </body>
 </html>
 `

@@ -20,7 +20,7 @@ export default fp(async function staticFiles (app) {
     reply.header('vary', 'accept-encoding')
     if (request.method === 'HEAD' || !/\bgzip\b(?!;q=0)/.test(String(request.headers['accept-encoding']))) return body
 
-    const { '*': name } = request.params as { '*': string }
+    const name = `${request.routeOptions.url} ${Object(request.params)['*']}`
     const file = compressed.get(name) ?? await compress(await buffer(body))
     body.destroy()
     compressed.set(name, file)

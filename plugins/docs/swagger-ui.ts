@@ -1,5 +1,5 @@
-import { posix } from 'node:path'
-import swaggerUi from '@fastify/swagger-ui'
+import { readFile } from 'node:fs/promises'
+import { join, posix } from 'node:path'
 import type { FastifyPluginAsync } from 'fastify'
 import type { PageOptions } from './redoc.js'
 import staticFiles from './static-files.js'
@@ -13,29 +13,45 @@ html.dark-mode body { background: none }
 </style>
 `
 
-/** Serves Swagger UI at `/docs`. */
-const swaggerUiPage: FastifyPluginAsync<PageOptions> = async function swaggerUiPage (app, { title, contentSecurityPolicy }) {
+/** Options of the page of Swagger UI. */
+interface SwaggerUiOptions extends PageOptions {
+  /** Path of the page. */
+  path: string
+  /** The folder with the files of Swagger UI. Default: @fastify/swagger-ui finds its files itself. */
+  files?: string | undefined
+}
+
+/** Serves Swagger UI. */
+const swaggerUiPage: FastifyPluginAsync<SwaggerUiOptions> = async function swaggerUiPage (app, options) {
+  const { path, title, contentSecurityPolicy, document, files } = options
   app.register(staticFiles)
 
   app.addHook('onSend', async function completeHead (_request, reply, body) {
     return String(reply.getHeader('content-type')).startsWith('text/html') ? String(body).replace('</head>', `${head}</head>`) : body
   })
 
-  app.register(swaggerUi, {
-    routePrefix: '/docs',
-    indexPrefix: '.',
+  app.register(import('@fastify/swagger-ui'), {
+    ...files && { baseDir: files, logo: { type: 'image/svg+xml', content: await readFile(join(files, 'logo.svg')) } },
+    routePrefix: path,
+    indexPrefix: relative(posix.dirname(path), '/'),
     staticCSP: contentSecurityPolicy,
     theme: { title },
     // (The types expect a `Response` here, but Swagger UI passes its own object.)
     uiConfig: { persistAuthorization: true, responseInterceptor: showAddress } as object,
-    // The page loads its copy of the document from /docs/json, one level deeper.
-    transformSpecification: ({ servers, ...document }) => ({ ...document, servers: servers.map(oneLevelDeeper) }),
+    // The page loads its own copy of the document, from its own path.
+    transformSpecification: ({ servers, ...copy }) => ({ ...copy, servers: servers.map(fromPage) }),
     transformSpecificationClone: false
   })
+
+  function fromPage ({ url, ...server }: { url: string }) {
+    const isRelative = !/^(\/|[a-z][a-z\d+.-]*:)/i.test(url)
+    return { ...server, url: isRelative ? posix.join(relative(path, posix.dirname(document)), url) : url }
+  }
 }
 
-function oneLevelDeeper (server: { url: string }) {
-  return { ...server, url: posix.join('..', server.url) }
+/** The relative path from a folder to another one. */
+function relative (from: string, to: string) {
+  return posix.relative(from, to) || '.'
 }
 
 /**
@@ -43,7 +59,7 @@ function oneLevelDeeper (server: { url: string }) {
  * in the browser, which is the only one that knows the address behind a proxy.
  */
 export function showAddress (response: { url: string, text: string }) {
-  if (!response.url.endsWith('/docs/json')) return response
+  if (!response.url.endsWith('/json')) return response
   const document = JSON.parse(response.text)
   for (const server of document.servers) server.url = new URL(server.url, response.url).href.replace(/\/$/, '')
   response.text = JSON.stringify(document)
