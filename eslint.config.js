@@ -13,7 +13,7 @@ const mayImport = (files, allowed) => ({
 export default [
   ...neostandard({ ts: true, ignores: ['dist/', '.tap/'] }),
   // A schema and the type derived from it share their name.
-  { files: ['schemas/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
+  { files: ['{schemas,plugins,src}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
   mayImport('schemas/*.ts', '(?!)'),
   mayImport('plugins/stores/*.ts', '\\.\\./schemas/'),
   mayImport('plugins/http/*.ts', '\\.\\./schemas/|stores/store\\.js$'),

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
+import fp from 'fastify-plugin'
 import { ref } from '../schemas/component.js'
 import { PathId } from '../schemas/fields.js'
 import { Item, NewItem } from '../schemas/item.js'
@@ -7,7 +8,8 @@ import { PageQuery } from '../schemas/pagination.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { orNotFound } from './http/errors.js'
 import { sendList } from './http/pagination.js'
-import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
+import { metadata } from './http/plugin.js'
+import { errorResponses, json, jsonList, routeDefaults, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -25,7 +27,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
   const store = await openCollection(app, collection, New, options)
 
   app.get('', {
-    exposeHeadRoute: true,
+    ...routeDefaults,
     schema: {
       operationId: 'listItems',
       summary: 'List all items',
@@ -42,7 +44,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
   })
 
   app.get('/:item_id', {
-    exposeHeadRoute: true,
+    ...routeDefaults,
     schema: {
       operationId: 'getItem',
       summary: 'Get one item',
@@ -60,6 +62,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
   })
 
   app.post('', {
+    ...routeDefaults,
     schema: {
       operationId: 'createItem',
       summary: 'Create an item',
@@ -80,4 +83,4 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
   })
 }
 
-export default items
+export default fp(items, { ...metadata('items'), encapsulate: true })

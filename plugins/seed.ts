@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { Type, type TObject } from '@sinclair/typebox'
 import { Ajv, type ErrorObject } from 'ajv'
-import { ajvOptions, fault } from './http/validation.js'
+import { fault } from './http/faults.js'
+import { ajvOptions } from './http/validation.js'
 import { StartupError, type Collection, type HasId } from './stores/store.js'
 
 /** The initial records of new collections, by the name of the collection. */

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
+import fp from 'fastify-plugin'
 import { ref } from '../schemas/component.js'
 import { PathId } from '../schemas/fields.js'
 import { NewUser, User } from '../schemas/user.js'
@@ -7,7 +8,8 @@ import { PageQuery } from '../schemas/pagination.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { notFound, orNotFound } from './http/errors.js'
 import { sendList } from './http/pagination.js'
-import { errorResponses, json, jsonList, setHeaders } from './http/responses.js'
+import { metadata } from './http/plugin.js'
+import { errorResponses, json, jsonList, routeDefaults, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -25,7 +27,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
   const store = await openCollection(app, collection, New, options)
 
   app.get('', {
-    exposeHeadRoute: true,
+    ...routeDefaults,
     schema: {
       operationId: 'listUsers',
       summary: 'List all users',
@@ -42,7 +44,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
   })
 
   app.get('/:id', {
-    exposeHeadRoute: true,
+    ...routeDefaults,
     schema: {
       operationId: 'getUser',
       summary: 'Get one user',
@@ -60,6 +62,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
   })
 
   app.post('', {
+    ...routeDefaults,
     schema: {
       operationId: 'createUser',
       summary: 'Create a user',
@@ -80,6 +83,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
   })
 
   app.delete('/:id', {
+    ...routeDefaults,
     schema: {
       operationId: 'deleteUser',
       summary: 'Delete one user',
@@ -98,4 +102,4 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
   })
 }
 
-export default users
+export default fp(users, { ...metadata('users'), encapsulate: true })

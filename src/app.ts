@@ -69,7 +69,10 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     if (RATE_LIMIT_MAX) app.register(rateLimit, { max: RATE_LIMIT_MAX, timeWindow: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
     if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
     const store = app.getDecorator<Stores>('stores')
-    for (const prefix of prefixesOf(config)) app.register(itemsUsers, { prefix, store, idSource: config.ID_SOURCE })
+    for (const prefix of prefixesOf(config)) {
+      app.register(itemsUsers, { prefix, store, idSource: config.ID_SOURCE, notFound: false })
+      app.register(unknownPaths, { prefix })
+    }
   }
 }
 
@@ -77,6 +80,11 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 function seedOf ({ SEED, SEED_FILE }: Config) {
   if (!SEED) return {}
   return SEED_FILE === undefined ? undefined : readSeed(SEED_FILE)
+}
+
+/** Unknown paths under a prefix, which need the same token as the collections. */
+async function unknownPaths (app: FastifyInstance) {
+  app.register(notFound)
 }
 
 /** The paths of the collections. */

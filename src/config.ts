@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { Ajv, type ErrorObject } from 'ajv'
-import { ajvOptions, explain } from '../plugins/http/validation.js'
+import { explain } from '../plugins/http/faults.js'
+import { ajvOptions } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
 
 /** Reads the configuration from the environment. Throws one error that lists all problems. */

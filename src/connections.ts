@@ -1,6 +1,8 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
+import { checkOptions, metadata } from '../plugins/http/plugin.js'
 
 /** The newest response of a connection, and the one whose request is in progress. */
 export const newestResponse = Symbol('newest response')
@@ -17,16 +19,19 @@ export interface Connection extends Socket {
 }
 
 /** Options of the plugin `connections`. */
-export interface ConnectionsOptions {
+export const ConnectionsOptions = Type.Object({
   /** Time without traffic after which a connection is closed, in milliseconds; it may take up to twice as long. Default: never. */
-  stalledAfter?: number
-}
+  stalledAfter: Type.Optional(Type.Integer({ minimum: 1 }))
+})
+export type ConnectionsOptions = Static<typeof ConnectionsOptions>
 
 /**
  * Closes idle connections when the app closes, and the others after their response. Also closes connections without
  * traffic. (Node's own timeout for these would cost 5 % of the requests per second.)
  */
-export default fp<ConnectionsOptions>(async function connections (app, { stalledAfter }) {
+export default fp<ConnectionsOptions>(async function connections (app, options) {
+  checkOptions('connections', ConnectionsOptions, options)
+  const { stalledAfter } = options
   const open = new Map<Connection, number>()
   const sweep = stalledAfter && setInterval(function closeStalled () {
     for (const [connection, seen] of open) {
@@ -54,7 +59,7 @@ export default fp<ConnectionsOptions>(async function connections (app, { stalled
       if (connection.bytesRead === 0) connection.destroy()
     }
   })
-}, { fastify: '5.x', name: 'fastify-items-users/connections' })
+}, metadata('connections'))
 
 /** Makes every response from now on close its connection, so that load balancers drain this instance. */
 export function disableKeepAlive (server: Server) {

@@ -329,7 +329,7 @@ onEveryEngine((t, address, engine) => {
       ['status=401', 401, { detail: 'because' }],
       ['code=403', 403, { detail: 'because' }],
       ['silent=1&status=401', 401, { detail: 'Unauthorized' }],
-      ['status=400', 400, { detail: 'Invalid request: it because.', errors: [{ in: 'request', path: '', message: 'because' }] }],
+      ['status=400', 400, { detail: 'because', errors: [{ in: 'request', path: '', message: 'because' }] }],
       ['status=503', 503, { detail: 'Service Unavailable' }],
       ['status=599', 599, { detail: 'Internal server error' }],
       ['status=200', 500, { detail: 'Internal server error' }],

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
+import { metadata } from '../http/plugin.js'
 import { setHeaders } from '../http/responses.js'
 
 /** Options of the plugin `home`. */
@@ -32,4 +33,4 @@ const home: FastifyPluginAsync<HomeOptions> = async function home (app, { docs }
   })
 }
 
-export default fp(home, { fastify: '5.x', name: 'fastify-items-users/home' })
+export default fp(home, metadata('home'))

@@ -3,6 +3,7 @@ import { buffer } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import fp from 'fastify-plugin'
+import { metadata } from '../http/plugin.js'
 
 const compress = promisify(gzip)
 
@@ -27,4 +28,4 @@ export default fp(async function staticFiles (app) {
     reply.header('content-encoding', 'gzip').removeHeader('content-length')
     return file
   })
-}, { fastify: '5.x', name: 'fastify-items-users/static-files' })
+}, metadata('static-files'))

@@ -1,21 +1,26 @@
-import type { FastifyBearerAuthOptions, verifyBearerAuthFactory } from '@fastify/bearer-auth'
+import type { verifyBearerAuthFactory } from '@fastify/bearer-auth'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { unauthorized } from '../http/errors.js'
+import { callback, checkOptions, metadata } from '../http/plugin.js'
 import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
 import { parseTokens, readTokens, watchTokens, type Tokens } from './tokens.js'
 
 /** Options of the plugin `auth`. At least one of them is needed. */
-export interface AuthOptions {
+export const AuthOptions = Type.Object({
   /** Tokens that are accepted, each `TOKEN` or `NAME:TOKEN`. */
-  tokens?: string[]
+  tokens: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
   /** A file with more tokens, one per line. Changes take effect within a second. */
-  file?: string
+  file: Type.Optional(Type.String({ minLength: 1 })),
   /** Returns whether a token is valid. Replaces `tokens` and `file`. */
-  check?: FastifyBearerAuthOptions['auth']
-}
+  check: Type.Optional(callback<(token: string, request: FastifyRequest) => boolean | Promise<boolean>>()),
+  /** Name of the security scheme in your OpenAPI document, for the routes of this scope. It must be defined there. */
+  securityScheme: Type.Optional(Type.String({ minLength: 1 }))
+})
+export type AuthOptions = Static<typeof AuthOptions>
 
 /** The `detail` for credentials such as `Basic dXNlcjpwYXNz`, and for a token without a scheme. */
 const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token`
@@ -25,8 +30,11 @@ const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token
  * to the log lines of the request. If the scope has a rate limit, a request without a valid token counts for its IP
  * address; once the address has used up the limit, no token from it is checked.
  */
-export default fp<AuthOptions>(async function auth (app, { tokens = [], file, check }) {
-  await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
+export default fp<AuthOptions>(async function auth (app, options) {
+  checkOptions('auth', AuthOptions, options)
+  const { tokens = [], file, check, securityScheme } = options
+  const isInner = app.hasRequestDecorator('bearerToken')
+  if (!isInner) await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
   const verifierOf = app.getDecorator<verifyBearerAuthFactory>('verifyBearerAuthFactory')
   const always = parseTokens(tokens)
   const fromFile = file === undefined ? undefined : readTokens(file)
@@ -34,7 +42,15 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
   let { names, verify } = accepting(fromFile)
   if (file !== undefined) watchTokens(app, file, tokens => { ({ names, verify } = accepting(tokens)) })
 
-  app.decorateRequest('bearerToken')
+  if (!isInner) app.decorateRequest('bearerToken')
+
+  if (securityScheme !== undefined) {
+    app.addHook('onRoute', function addSecurity (route) {
+      // A route needs all schemes of an entry, for example those of two scopes with `auth`.
+      const { security = [{}] } = route.schema ?? {}
+      route.schema = { ...route.schema, security: security.map(schemes => ({ ...schemes, [securityScheme]: [] })) }
+    })
+  }
 
   app.addHook('onRequest', async function authenticate (request, reply) {
     const { authorization } = request.headers
@@ -63,7 +79,7 @@ export default fp<AuthOptions>(async function auth (app, { tokens = [], file, ch
     const verify = verifierOf({ keys: [...names.keys()], auth: check, addHook: false, specCompliance: 'rfc6749', verifyErrorLogLevel: '' })
     return { names, verify }
   }
-}, { fastify: '5.x', name: 'fastify-items-users/auth' })
+}, metadata('auth'))
 
 /** The rate limiter of the scope that serves the request, if there is one. */
 function limiterOf ({ server }: FastifyRequest) {

@@ -1,18 +1,23 @@
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 import { rateHeaders } from '../http/responses.js'
 
 /** Options of the plugin `cors`. */
-export interface CorsOptions {
+export const CorsOptions = Type.Object({
   /** Origins whose pages may use the API, such as `https://example.com`, or `*` for all. */
-  origins: string[]
-}
+  origins: Type.Array(Type.String())
+})
+export type CorsOptions = Static<typeof CorsOptions>
 
 /** Allows pages of other origins to use the service and to read its response headers. */
-export default fp<CorsOptions>(async function cors (app, { origins }) {
+export default fp<CorsOptions>(async function cors (app, options) {
+  checkOptions('cors', CorsOptions, options)
+  const { origins } = options
   // @fastify/cors answers every OPTIONS request, also one that is not a preflight.
   app.addHook('onRequest', function setAllow (request, reply, done) {
-    if (request.method === 'OPTIONS') reply.header('allow', methodsOf(app, request.url).join(', '))
+    if (request.method === 'OPTIONS') reply.header('allow', methodsOf(app, request).join(', '))
     done()
   })
 
@@ -23,4 +28,4 @@ export default fp<CorsOptions>(async function cors (app, { origins }) {
     maxAge: 600,
     strictPreflight: false // @fastify/cors would answer an OPTIONS request that is not a preflight in its own format
   })
-}, { fastify: '5.x', name: 'fastify-items-users/cors' })
+}, metadata('cors'))

@@ -1,18 +1,23 @@
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { crossOriginRejected } from '../http/errors.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 
 /** Options of the plugin `crossOriginProtection`. */
-export interface CrossOriginProtectionOptions {
+export const CrossOriginProtectionOptions = Type.Object({
   /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
-  origins?: string[]
-}
+  origins: Type.Optional(Type.Array(Type.String()))
+})
+export type CrossOriginProtectionOptions = Static<typeof CrossOriginProtectionOptions>
 
 /**
  * Rejects requests that a browser sends from a page of another origin, on all routes of its scope, unless the method is
  * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
-export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, { origins = [] }) {
+export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, options) {
+  checkOptions('crossOriginProtection', CrossOriginProtectionOptions, options)
+  const { origins = [] } = options
   if (origins.includes('*')) return
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {
@@ -21,7 +26,7 @@ export default fp<CrossOriginProtectionOptions>(async function crossOriginProtec
   })
 
   app.decorate('crossOriginProtection', true)
-}, { fastify: '5.x', name: 'fastify-items-users/cross-origin-protection' })
+}, metadata('cross-origin-protection'))
 
 function isSafe (method: string) {
   return method === 'GET' || method === 'HEAD' || method === 'OPTIONS'

@@ -1,14 +1,19 @@
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { unavailable } from '../http/errors.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 
 /** Options of the plugin `loadShedding`. */
-export interface LoadSheddingOptions {
+export const LoadSheddingOptions = Type.Object({
   /** Event loop delay above which requests are answered with 503, in milliseconds. */
-  maxEventLoopDelay: number
-}
+  maxEventLoopDelay: Type.Number({ minimum: 1 })
+})
+export type LoadSheddingOptions = Static<typeof LoadSheddingOptions>
 
 /** Answers 503 at once on all routes of its scope while the event loop is delayed. */
-export default fp<LoadSheddingOptions>(async function loadShedding (app, { maxEventLoopDelay }) {
+export default fp<LoadSheddingOptions>(async function loadShedding (app, options) {
+  checkOptions('loadShedding', LoadSheddingOptions, options)
+  const { maxEventLoopDelay } = options
   await app.register(import('@fastify/under-pressure'), {
     maxEventLoopDelay,
     // A sample without a turn of the event loop counts as an infinite delay, so a sample must not be shorter than the limit.
@@ -17,4 +22,4 @@ export default fp<LoadSheddingOptions>(async function loadShedding (app, { maxEv
       throw unavailable('The service is overloaded')
     }
   })
-}, { fastify: '5.x', name: 'fastify-items-users/load-shedding' })
+}, metadata('load-shedding'))

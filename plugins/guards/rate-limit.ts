@@ -1,19 +1,22 @@
 import { createHash } from 'node:crypto'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { tooManyRequests } from '../http/errors.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 import { loadOptional } from '../stores/optional-package.js'
 import { MemoryStore } from './rate-limit-store.js'
 
 /** Options of the plugin `rateLimit`. */
-export interface RateLimitOptions {
+export const RateLimitOptions = Type.Object({
   /** Maximum number of requests per client and time window. */
-  max: number
+  max: Type.Integer({ minimum: 1 }),
   /** Length of the time window, in milliseconds. Default: 60000. */
-  timeWindow?: number
+  timeWindow: Type.Optional(Type.Integer({ minimum: 1 })),
   /** URL of a Redis server that all instances count requests in. Default: each instance counts in memory. */
-  redis?: string
-}
+  redis: Type.Optional(Type.String({ pattern: '^rediss?://', expected: 'a URL such as redis://host:6379' }))
+})
+export type RateLimitOptions = Static<typeof RateLimitOptions>
 
 /** The decorator `rateLimiter`, for plugins that authenticate. Each function throws a 429. */
 export interface RateLimiter {
@@ -30,7 +33,9 @@ const redisTimeout = 500
  * Limits the requests of each client on all routes of its scope. A request counts for its valid token, otherwise for its
  * IP address. Once an address has used up its limit, all its requests get 429, and `auth` does not check their tokens.
  */
-export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWindow, redis }) {
+export default fp<RateLimitOptions>(async function rateLimit (app, options) {
+  checkOptions('rateLimit', RateLimitOptions, options)
+  const { max, timeWindow, redis } = options
   const { default: fastifyRateLimit, normalizeIP } = await import('@fastify/rate-limit')
   await app.register(fastifyRateLimit, {
     max,
@@ -61,7 +66,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
   app.addHook('preParsing', async function countNotFound (request, reply) {
     if (request.is404) await rateLimiter.count(request, reply)
   })
-}, { fastify: '5.x', name: 'fastify-items-users/rate-limit' })
+}, metadata('rate-limit'))
 
 async function connect (app: FastifyInstance, url: string) {
   const { Redis } = await loadOptional('ioredis', 'REDIS_URL', () => import('ioredis'))

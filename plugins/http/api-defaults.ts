@@ -4,6 +4,8 @@ import errors from './errors.js'
 import guardResponses from './guard-responses.js'
 import jsonBody from './json-body.js'
 import operationIds from './operation-ids.js'
+import { metadata } from './plugin.js'
+import swaggerTransform from './swagger-transform.js'
 import validation from './validation.js'
 
 const applied = Symbol('api defaults')
@@ -13,10 +15,11 @@ const apiDefaults = fp(async function apiDefaults (app) {
   app.decorate(applied, true)
   app.register(operationIds)
   app.register(guardResponses)
+  app.register(swaggerTransform)
   app.register(validation)
   app.register(errors)
   app.register(jsonBody)
-}, { fastify: '5.x', name: 'fastify-items-users/api-defaults' })
+}, metadata('api-defaults'))
 
 /** Applies the defaults to a scope, unless a parent scope has them. */
 export async function applyApiDefaults (app: FastifyInstance) {

@@ -2,9 +2,12 @@ import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import { inspect } from 'node:util'
 import createError from '@fastify/error'
+import type { ErrorObject } from 'ajv'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, Fault, InvalidRequest } from '../../schemas/errors.js'
+import { checkOptions, metadata, NoOptions } from './plugin.js'
+import { hostFaults } from './faults.js'
 import { noCache } from './responses.js'
 
 /** Status and `detail` of the errors that stores throw. */
@@ -27,6 +30,9 @@ interface Thrown extends Error {
   headers?: Record<string, string>
   faults?: Fault[]
   path?: string
+  /** Set by Fastify if the request does not match a schema of the host. */
+  validation?: ErrorObject[]
+  validationContext?: string
 }
 
 /** Creates an error class without stack traces, which would take 10 % of the time of a response and are not logged. */
@@ -71,26 +77,28 @@ export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
 }
 
 /** The response body for an error. It contains no details of an internal error. */
-export function errorBody (error: Thrown, status: number): ErrorBody & { errors?: Fault[] } {
-  const { code = '', message } = error
+export function errorBody (error: Thrown, status: number): ErrorBody & { code?: string, errors?: Fault[] } {
+  const { code = '', faults, path = '', message } = error
   const detail = storeErrors[code]?.detail
   if (detail) return { detail }
   if (status >= 500) return { detail: code === 'ERR_UNAVAILABLE' ? message : status === 500 ? details[500] : STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
-  if (status !== 400) return { detail: message || String(STATUS_CODES[status]) }
-  const { message: sentence, faults } = error.faults ? error : asInvalid(error)
-  return { detail: sentence, errors: faults }
+  if (code === 'ERR_NOT_STORABLE') return errorBody(invalid('body', [{ path, message }]), status)
+  if (faults) return { detail: message, errors: faults }
+  const ofHost = hostCode.test(code) && { code }
+  if (status === 400) return { ...hostFaults(error), ...ofHost }
+  return { detail: message || String(STATUS_CODES[status]), ...ofHost }
 }
 
-function asInvalid ({ code, path = '', message }: Thrown) {
-  return invalid(code === 'ERR_NOT_STORABLE' ? 'body' : 'request', [{ path, message }])
-}
+/** The codes that are for clients: those of a host, and of its validation. The others describe Fastify and our code. */
+const hostCode = /^(?!FST_|ERR_|$)|^FST_ERR_VALIDATION$/
 
 /**
  * Answers every error with JSON that has a `detail`. The body is sent as a plain object, because Fastify passes an
  * `Error` on to the error handler of the parent scope.
  */
-export default fp(async function errors (app) {
+export default fp(async function errors (app, options) {
+  checkOptions('errors', NoOptions, options)
   for (const schema of [ErrorBody, Fault, InvalidRequest]) app.addSchema(schema)
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
@@ -102,7 +110,7 @@ export default fp(async function errors (app) {
     keepConnection(reply)
     sendError(request, reply.headers({ ...headers }), status, errorBody(error, status))
   })
-}, { fastify: '5.x', name: 'fastify-items-users/errors' })
+}, metadata('errors'))
 
 /** Sends the body of an error with the headers that every error response has. */
 export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: object) {

@@ -1,6 +1,7 @@
 import type { TSchema } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { metadata } from './plugin.js'
 import { failures, rateHeaders } from './responses.js'
 
 type Responses = Record<string, TSchema>
@@ -17,7 +18,7 @@ export default fp(async function guardResponses (app) {
     return Object.fromEntries(Object.entries(response).map(([status, schema]) =>
       [status, status.startsWith('2') ? { ...schema, headers: { ...schema.headers, ...rateHeaders } } : schema]))
   }
-}, { fastify: '5.x', name: 'fastify-items-users/guard-responses' })
+}, metadata('guard-responses'))
 
 function refusals (app: FastifyInstance, method: string) {
   return {

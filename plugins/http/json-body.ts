@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import fp from 'fastify-plugin'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { invalid } from './errors.js'
+import { metadata } from './plugin.js'
 
 const forbidden = 'must not contain the key __proto__ or constructor.prototype'
 
@@ -24,10 +25,11 @@ export default fp(async function jsonBody (app) {
         done(error && invalid('body', [{ path: '', message: isJson(text) ? forbidden : 'must be valid JSON' }]), value)
       })
     })
-}, { fastify: '5.x', name: 'fastify-items-users/json-body' })
+}, metadata('json-body'))
 
-function readAsJson ({ headers }: FastifyRequest, _reply: FastifyReply, done: () => void) {
-  if (headers['content-type'] !== undefined) headers['content-type'] = 'application/json'
+function readAsJson ({ headers, raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  // Without a content type, Fastify reads a body only if its length is known, which it need not be in HTTP/2.
+  if (headers['content-type'] !== undefined || raw.httpVersionMajor === 2) headers['content-type'] = 'application/json'
   done()
 }
 

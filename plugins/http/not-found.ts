@@ -1,28 +1,56 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { sendError } from './errors.js'
+import { checkOptions, metadata, NoOptions } from './plugin.js'
 
 /** The `detail` for an unknown path. It differs from the one for an unknown record. */
 const unknownPath = 'Path not found'
 
 /** Answers 404 for an unknown path, OPTIONS with the methods of the path, and 405 for a method that it does not support. */
-export default fp(async function notFound (app) {
+const notFound = fp(async function notFound (app, options) {
+  checkOptions('notFound', NoOptions, options)
+
   // preParsing runs before the body is read. (Fastify accepts any hook here; its types list only two.)
   app.setNotFoundHandler({ preParsing: onNotFound } as object, onNotFound)
 
   async function onNotFound (request: FastifyRequest, reply: FastifyReply) {
     const isOptions = request.method === 'OPTIONS'
-    const methods = methodsOf(app, request.url)
+    const methods = methodsOf(app, request)
     // A route can exist and still call the not-found handler, as the one for static files does.
     if (methods.length === 1 || (methods.includes(request.method) && !isOptions)) return sendError(request, reply, 404, { detail: unknownPath })
     reply.header('allow', methods.join(', '))
     if (isOptions) return reply.code(204).header('x-request-id', request.id).send()
     return sendError(request, reply, 405, { detail: details[405] })
   }
-}, { fastify: '5.x', name: 'fastify-items-users/not-found' })
+}, metadata('not-found'))
 
-/** The methods that a path supports. Every path supports OPTIONS. */
-export function methodsOf (app: FastifyInstance, url: string): string[] {
-  return [...app.supportedMethods.filter(method => method !== 'OPTIONS' && app.findRoute({ method, url }) !== null), 'OPTIONS']
+export default notFound
+
+/** The methods that the path of a request supports. Every path supports OPTIONS. */
+export function methodsOf (app: FastifyInstance, { url, headers }: FastifyRequest): string[] {
+  const constraints = { host: headers.host, version: headers['accept-version']?.toString() }
+  return [...app.supportedMethods.filter(method => method !== 'OPTIONS' && app.findRoute({ method, url, constraints }) !== null), 'OPTIONS']
 }
+
+/**
+ * Does the same for the paths below the prefix of a scope. The handler is in a scope with a parameter, because two
+ * handlers for the same prefix crash the process, and the host may have one.
+ */
+export const unknownPaths: FastifyPluginAsync = async function unknownPaths (app) {
+  app.register(async function anyPath (scope) {
+    // Another registration for the same prefix, with other constraints, has the same handler. Fastify throws in `after`.
+    const after: After = Reflect.get(scope, 'after').bind(scope)
+    const afterWithoutErrors: After = callback => after(function ignoreErrors (error, done) {
+      try {
+        callback(error, done)
+      } catch {
+        done()
+      }
+    })
+    Object.assign(scope, { after: afterWithoutErrors })
+    scope.register(notFound)
+  }, { prefix: '/:path(?:.*)' })
+}
+
+type After = (callback: (error: Error | null, done: () => void) => void) => unknown

@@ -1,18 +1,29 @@
 import fp from 'fastify-plugin'
+import { idOf } from '../../schemas/component.js'
+import { metadata } from './plugin.js'
 
 /**
- * Adds the prefix of the scope to its operation ids and tags, unless it is `/api`, so that the ids are unique and each API
- * version has its own groups in the documentation.
+ * Makes the operation ids of the scope unique: adds our namespace, which `docs` removes again, and the prefix of the scope,
+ * unless it is `/api`. Tags get the prefix too, so that each API version has its own groups in the documentation.
  */
 export default fp(async function operationIds (app) {
-  if (app.prefix === '' || app.prefix === '/api') return
-  // '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'
-  const suffix = app.prefix
+  const isDefault = app.prefix === '' || app.prefix === '/api'
+  const suffix = isDefault ? '' : suffixOf(app.prefix)
+
+  app.addHook('onRoute', function makeUnique (route) {
+    const { operationId, tags = [], ...schema } = { ...route.schema }
+    if (operationId?.startsWith(idOf(''))) return // Fastify calls it again for the HEAD route of a GET route
+    route.schema = {
+      ...schema,
+      operationId: idOf(`${operationId}${suffix}`),
+      tags: isDefault ? tags : tags.map(tag => `${tag} (${app.prefix})`)
+    }
+  })
+}, metadata('operation-ids'))
+
+/** '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'. */
+function suffixOf (prefix: string) {
+  return prefix
     .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
     .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
-
-  app.addHook('onRoute', function addPrefix (route) {
-    const { operationId, tags = [], ...schema } = { ...route.schema }
-    route.schema = { ...schema, operationId: `${operationId}${suffix}`, tags: tags.map(tag => `${tag} (${app.prefix})`) }
-  })
-}, { fastify: '5.x', name: 'fastify-items-users/operation-ids' })
+}

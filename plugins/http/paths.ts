@@ -4,13 +4,21 @@ import type { FastifyRequest } from 'fastify'
  * The URL of a record of the collection, relative to the URL of the request, so that it also works behind a proxy that
  * strips a path prefix. (Without `./`, a segment such as `a:b` or `\\host` would lead elsewhere.)
  */
-export function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
-  const path = originalUrl.slice(0, originalUrl.search(/[?#;]|$/))
+export function recordUrl (request: FastifyRequest, id: number) {
+  const { originalUrl } = request
+  const path = originalUrl.slice(0, originalUrl.search(hasSemicolonDelimiter(request) ? /[?#;]|$/ : /[?#]|$/))
   const collection = path.slice(path.lastIndexOf('/') + 1)
   return collection === '' ? `./${id}` : `./${collection}/${id}`
 }
 
 /** The query of the request. */
-export function queryOf ({ originalUrl }: FastifyRequest) {
-  return new URLSearchParams(/\?([^#]*)/.exec(originalUrl)?.[1])
+export function queryOf (request: FastifyRequest) {
+  const query = hasSemicolonDelimiter(request) ? /[?;]([^#]*)/ : /\?([^#]*)/
+  return new URLSearchParams(query.exec(request.originalUrl)?.[1])
+}
+
+/** Returns whether the app reads a semicolon as the start of the query. */
+function hasSemicolonDelimiter ({ server: { initialConfig } }: FastifyRequest) {
+  const { useSemicolonDelimiter, routerOptions }: { useSemicolonDelimiter?: boolean, routerOptions?: object } = initialConfig
+  return useSemicolonDelimiter || Object(routerOptions).useSemicolonDelimiter === true
 }

@@ -18,6 +18,12 @@ export function setHeaders (request: FastifyRequest, reply: FastifyReply) {
   if (request.headers['x-request-id'] !== undefined) reply.header('x-request-id', request.id)
 }
 
+/**
+ * Options of every route: HEAD works wherever GET does, and @fastify/response-validation in a host leaves our routes alone,
+ * because it does not know their schemas.
+ */
+export const routeDefaults = { exposeHeadRoute: true, responseValidation: false }
+
 /** A response with one record: `ref` in the document; to the compiler, the JSON that a store returns. */
 export function json (schema: TSchema, options: SchemaOptions = {}) {
   return Type.Unsafe<string>(ref(schema, options))

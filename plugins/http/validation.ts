@@ -2,9 +2,8 @@ import { Ajv, type ErrorObject } from 'ajv'
 import fp from 'fastify-plugin'
 import type { TSchema } from '@sinclair/typebox'
 import { invalid } from './errors.js'
-
-/** The parts of a request: their names in Fastify's routes and in our errors. */
-const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
+import { fault, parts } from './faults.js'
+import { metadata } from './plugin.js'
 
 /** Ajv options. Ajv does not check our schemas against the meta schema, because that makes the start slower. */
 export const ajvOptions = {
@@ -57,34 +56,7 @@ export default fp(async function validation (app) {
     }
     route.serializerCompiler = () => JSON.stringify
   })
-}, { fastify: '5.x', name: 'fastify-items-users/validation' })
-
-const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', object: 'an object' }
-
-/** Describes what a value must be. */
-export function explain ({ keyword, params, parentSchema, message }: ErrorObject) {
-  switch (keyword) {
-    case 'required': return 'is required'
-    case 'type': return `must be ${typeNames[params.type] ?? `a ${params.type}`}`
-    case 'minimum': return `must be at least ${params.limit}`
-    case 'maximum': return `must be at most ${params.limit}`
-    case 'enum': return `must be one of ${params.allowedValues.join(', ')}`
-    case 'minLength': return 'must not be empty'
-    case 'dependencies': return `needs ${params.missingProperty}`
-    case 'pattern':
-    case 'format': return `must be ${parentSchema?.expected ?? parentSchema?.description}`
-    default: return String(message)
-  }
-}
-
-/** Returns the place of a problem and its message. Ajv reports a missing property at its parent. */
-export function fault (error: ErrorObject) {
-  const { keyword, instancePath, params } = error
-  return {
-    path: keyword === 'required' ? `${instancePath}/${params.missingProperty}` : instancePath,
-    message: explain(error)
-  }
-}
+}, metadata('validation'))
 
 /** Copies the named properties. The others stay in the request, because a hook of the host may need them. */
 function pick (data: Record<string, unknown>, names: string[]) {

@@ -3,15 +3,15 @@ import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { unavailable } from '../http/errors.js'
-import { errorResponses, setHeaders } from '../http/responses.js'
+import { checkOptions, metadata, NoOptions } from '../http/plugin.js'
+import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
 
-declare module 'fastify' {
-  interface FastifyInstance {
-    /** Adds a check to `/readyz`, which answers 503 while the check throws. */
-    addReadinessCheck (check: Check): void
-    /** Makes `/readyz` answer 503 from now on, because the app will close. */
-    markNotReady (): void
-  }
+/** The decorators of the plugin `health`. */
+export interface Health {
+  /** Adds a check to `/readyz`, which answers 503 while the check throws. */
+  addReadinessCheck (check: Check): void
+  /** Makes `/readyz` answer 503 from now on, because the app will close. */
+  markNotReady (): void
 }
 
 type Check = () => unknown
@@ -22,11 +22,12 @@ const logLevel = 'warn'
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
 /** Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). */
-export default fp(async function health (app) {
+export default fp(async function health (app, options) {
+  checkOptions('health', NoOptions, options)
   const checks: Check[] = [isClosing]
   let closing = false
 
-  app.decorate('addReadinessCheck', function addReadinessCheck (check) {
+  app.decorate('addReadinessCheck', function addReadinessCheck (check: Check) {
     checks.push(check)
   })
 
@@ -43,12 +44,13 @@ export default fp(async function health (app) {
   function isClosing () {
     if (closing) throw unavailable('Shutting down')
   }
-}, { fastify: '5.x', name: 'fastify-items-users/health' })
+}, metadata('health'))
 
 const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function probes (app, { checks }) {
   await applyApiDefaults(app)
 
   app.get('/livez', {
+    ...routeDefaults,
     logLevel,
     schema: {
       operationId: 'isLive',
@@ -66,6 +68,7 @@ const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function pr
   })
 
   app.get('/readyz', {
+    ...routeDefaults,
     logLevel,
     schema: {
       operationId: 'isReady',

@@ -1,6 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
+import { checkOptions, metadata } from '../http/plugin.js'
 import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
@@ -13,18 +15,21 @@ export interface Metrics {
 }
 
 /** Options of the plugin `metrics`. */
-export interface MetricsOptions {
+export const MetricsOptions = Type.Object({
   /** Port for Prometheus metrics at `/metrics`; `0` for any free port. */
-  port: number
+  port: Type.Integer({ minimum: 0, maximum: 65535 }),
   /** Address to listen on. Default: `127.0.0.1`. */
-  host?: string
-}
+  host: Type.Optional(Type.String({ minLength: 1 }))
+})
+export type MetricsOptions = Static<typeof MetricsOptions>
 
 /** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
 /** Serves Prometheus metrics on their own port, so that they are not public by accident. */
-export default fp<MetricsOptions>(async function metrics (app, { port, host = '127.0.0.1' }) {
+export default fp<MetricsOptions>(async function metrics (app, options) {
+  checkOptions('metrics', MetricsOptions, options)
+  const { port, host = '127.0.0.1' } = options
   const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
   const registry = new Registry()
   const registers = [registry]
@@ -117,6 +122,7 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
 
   function timed<T extends HasId> (collection: string, store: Store<T>): Store<T> {
     return {
+      schema: store.schema,
       append: time('append', store.append),
       first: time('first', store.first),
       list: time('list', store.list),
@@ -141,4 +147,4 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
       }
     }
   }
-}, { fastify: '5.x', name: 'fastify-items-users/metrics' })
+}, metadata('metrics'))

@@ -17,7 +17,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   let size = 0
 
   seed.forEach(add)
-  return { append, first, list: records.list, page: (limit, after = 0) => records.page(limit, after), removeFirst, size: () => size }
+  return { schema, append, first, list: records.list, page: (limit, after = 0) => records.page(limit, after), removeFirst, size: () => size }
 
   function append (record: NewRecord<T>, key?: string): string {
     if (key !== undefined) return appendOnce(key, record)

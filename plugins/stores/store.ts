@@ -13,6 +13,8 @@ export type MaybePromise<T> = T | Promise<T>
  * as an object and returns it as JSON.
  */
 export interface Store<T extends HasId> {
+  /** The schema of the records, if the store knows it. A collection rejects the store of another collection. */
+  readonly schema?: TObject
   /**
    * Appends a record and returns it. Ids may repeat. A record without an id gets the next free id, or the call fails with
    * `NoIdLeftError`. If the idempotency key was used within 24 hours, nothing is appended: the call returns the first
@@ -30,6 +32,9 @@ export interface Store<T extends HasId> {
   /** Returns the number of records. Beyond 10,000, it may be an estimate. */
   size (): MaybePromise<number>
 }
+
+/** The names of the methods that every store has. */
+export const storeMethods = ['append', 'first', 'list', 'page', 'removeFirst', 'size'] as const satisfies (keyof Store<HasId>)[]
 
 /** A JSON array of records. */
 export type List = string | Buffer | Readable

@@ -142,7 +142,7 @@ test('the alert rules and the dashboard use only metrics, labels and values that
   const lines: string[] = []
   const app = build(t, { DATABASE_URL: `sqlite:${newFolder(t)}/items.db`, METRICS_PORT: '0', LOG_LEVEL: 'info', DOCS: 'false' }, { write: line => lines.push(line) })
   for (const url of ['/api/items', '/api/items/1', '/livez', '/readyz']) await app.inject(url)
-  app.markNotReady()
+  app.getDecorator<Health['markNotReady']>('markNotReady')()
   await app.inject('/readyz')
   setFlagsFromString('--expose-gc')
   runInNewContext('gc')() // its metrics exist after the first collection

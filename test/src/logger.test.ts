@@ -3,7 +3,7 @@ import { context, ROOT_CONTEXT, trace, type ContextManager } from '@opentelemetr
 import Fastify from 'fastify'
 import { prettyFactory } from 'pino-pretty'
 import { test, type Test } from 'tap'
-import itemsUsers, { type Store } from '../../src/index.js'
+import itemsUsers, { type Health, type Store } from '../../src/index.js'
 import { prettyOptions, traceIds } from '../../src/logger.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
@@ -97,7 +97,7 @@ test('requests are logged at the level info, and probes are not logged', async t
   for (const [level, expected] of [['debug', ['/api/items']], ['info', ['/api/items']], ['warn', []]] as const) {
     const { app, lines } = logged(t, { LOG_LEVEL: level })
     for (const url of ['/api/items', '/livez', '/readyz']) await app.inject(url)
-    app.markNotReady()
+    app.getDecorator<Health['markNotReady']>('markNotReady')()
     await app.inject('/readyz')
     t.same(lines.map(({ req }) => req?.url), expected, level)
   }
