@@ -10,8 +10,8 @@ const pages = {
 }
 
 /** The folder of the bundle that this module is part of, or undefined if it is a file of its own. */
-export function bundleFolder (module = import.meta.url, folder = typeof __dirname === 'string' ? __dirname : undefined) {
-  if (folder !== undefined) return folder // a bundle in CommonJS, which has no `import.meta`
+export function bundleFolder (module = import.meta.url) {
+  if (typeof __dirname === 'string') return __dirname // only CommonJS has it
   return /\/plugins\/docs\/files\.[jt]s$/.test(module) ? undefined : dirname(fileURLToPath(module))
 }
 

@@ -41,13 +41,13 @@ export function fault (error: ErrorObject) {
  * Returns the `detail` and the problems of a request that a host has rejected with 400. The message of its own
  * `schemaErrorFormatter` stays as it is.
  */
-export function hostFaults ({ message, validation, validationContext = '' }: Rejection) {
+export function hostFaults ({ message, validation, validationContext }: Rejection) {
   if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Fault[] }
   const faults = validation.map(fault)
   const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
   return {
     detail: isOfFastify ? textOf(faults) : message,
-    errors: faults.map(fault => ({ in: parts[validationContext as keyof typeof parts] ?? 'request', ...fault }))
+    errors: faults.map(fault => ({ in: parts[validationContext as keyof typeof parts], ...fault }))
   }
 
   function textOf (faults: { path: string, message?: string }[]) {

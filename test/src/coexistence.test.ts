@@ -1,18 +1,26 @@
 import { once } from 'node:events'
+import { symlinkSync } from 'node:fs'
 import { connect, type ClientHttp2Stream } from 'node:http2'
 import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { pathToFileURL } from 'node:url'
 import swagger from '@fastify/swagger'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { auth, docs, errors } from '../../src/index.js'
+import { besideBundle, bundleFolder, redocFolder } from '../../plugins/docs/files.js'
+import pages from '../../plugins/docs/pages.js'
+import itemsUsers, { auth, docs, errors, type DocsOptions } from '../../src/index.js'
+import { ensureRedoc } from '../support/built.js'
+import { newFolder } from '../support/folder.js'
 import { install } from '../support/install.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const tools = 'test/package/tools'
+
+ensureRedoc()
 
 function host (t: Test, options: FastifyServerOptions = {}) {
   const app = Fastify(options)
@@ -57,6 +65,12 @@ test('the plugin can be registered twice under one prefix with constraints', asy
   t.equal((await app.inject({ url: '/api/nope', headers: red })).body, '{"detail":"Path not found"}')
   t.equal((await app.inject({ method: 'PUT', url: '/api/items', headers: red })).headers.allow, 'GET, HEAD, POST')
   t.equal((await app.inject({ url: '/api/items', headers: { host: 'green.example' } })).statusCode, 404)
+
+  const versions = host(t)
+  versions.addHook('onRoute', route => { route.constraints = { version: '2.0.0' } })
+  versions.register(itemsUsers, { prefix: '/api' })
+  t.equal((await versions.inject({ method: 'PUT', url: '/api/items', headers: { 'accept-version': '2.x' } })).statusCode, 405)
+  t.equal((await versions.inject({ method: 'PUT', url: '/api/items' })).statusCode, 404)
 })
 
 const problem = await install(tools)
@@ -233,4 +247,72 @@ test('errors at the root keeps the errors of a host readable, with their headers
   t.equal((await app.inject('/empty')).json().detail, 'Bad Request')
   const malformed = await app.inject({ method: 'POST', url: '/body', headers: { 'content-type': 'application/json' }, body: '{' })
   t.match(malformed.json().detail, /^Body is not valid JSON/)
+})
+
+async function documented (t: Test, options: DocsOptions, prefix = '') {
+  const app = host(t)
+  await app.register(async function scope (scope) {
+    await scope.register(docs, options)
+    scope.register(itemsUsers, { prefix: '/api' })
+  }, { prefix })
+  return app
+}
+
+test('a host chooses the title, description, version and servers of the document', async t => {
+  const servers = [{ url: 'https://example.com/shop', description: 'Production' }, { url: '..' }, { url: '/here' }]
+  const app = await documented(t, { title: 'Shop & <Co>', description: 'Sells', version: '2.3.4', servers })
+  const document = (await app.inject('/openapi.json')).json()
+  t.same(document.info, { title: 'Shop & <Co>', description: 'Sells', version: '2.3.4' })
+  t.same(document.servers, servers)
+  t.same((await app.inject('/docs/json')).json().servers.map(({ url }: { url: string }) => url), ['https://example.com/shop', '../..', '/here'])
+  for (const page of ['/docs', '/redoc']) t.match((await app.inject(page)).body, '<title>Shop &amp; &lt;Co></title>')
+  const { info } = (await (await documented(t, { description: 'Ours' })).inject('/openapi.json')).json()
+  t.match(info, { title: 'Items and users', description: 'Ours', license: { name: 'MIT' } })
+})
+
+test('a host chooses the paths of the document and of the pages', async t => {
+  const app = await documented(t, { document: '/specs/v1/openapi.json', swaggerUi: '/pages/swagger', redoc: '/reference' }, '/shop')
+  const { servers } = (await app.inject('/shop/specs/v1/openapi.json')).json()
+  t.equal(new URL(servers[0].url, 'http://x/shop/specs/v1/openapi.json').pathname, '/')
+  const copy = (await app.inject('/shop/pages/swagger/json')).json()
+  t.equal(new URL(copy.servers[0].url, 'http://x/shop/pages/swagger/json').pathname, '/')
+  for (const url of ['/shop/pages/swagger', '/shop/pages/swagger/', '/shop/reference', '/shop/reference/']) {
+    const { body } = await app.inject(url)
+    const links = Array.from(body.matchAll(/(?:src|href|data-document)="(\.[^"]+)"/g), ([, link = '']) => new URL(link, `http://x${url}`).pathname)
+    t.ok(links.length > 1, url)
+    for (const link of links) t.equal((await app.inject(link)).statusCode, 200, `${url}: ${link}`)
+  }
+  for (const url of ['/shop/openapi.json', '/shop/docs', '/shop/redoc']) t.equal((await app.inject(url)).statusCode, 404, url)
+})
+
+test('Swagger UI and Redoc can be disabled separately', async t => {
+  for (const [options, expected] of [[{ swaggerUi: false }, [404, 200, 200]], [{ redoc: false }, [200, 404, 200]]] as const) {
+    const app = await documented(t, options)
+    const statuses = await Promise.all(['/docs', '/redoc', '/openapi.json'].map(async url => (await app.inject(url)).statusCode))
+    t.same(statuses, expected)
+  }
+})
+
+test('in a bundle, the files of the pages are expected beside it, and missing files are reported', async t => {
+  const folder = newFolder(t)
+  const bundle = pathToFileURL(join(folder, 'server.js')).href
+  t.equal(bundleFolder(), undefined)
+  t.equal(bundleFolder('file:///app/node_modules/fastify-items-users/dist/plugins/docs/files.js'), undefined)
+  t.equal(bundleFolder(bundle), folder)
+  Object.assign(globalThis, { __dirname: folder })
+  t.equal(bundleFolder(undefined), folder, 'CommonJS')
+  Reflect.deleteProperty(globalThis, '__dirname')
+  t.equal(redocFolder('file:///package/dist/plugins/docs/files.js'), '/package/dist/redoc')
+  t.throws(() => besideBundle(folder, 'redoc'), {
+    code: 'ERR_STARTUP',
+    message: `The files of Redoc are missing. Copy node_modules/fastify-items-users/dist/redoc to ${folder}/redoc, or set the option redoc of docs to false.`
+  })
+  symlinkSync(resolve('dist/redoc'), join(folder, 'redoc'))
+  symlinkSync(resolve('node_modules/@fastify/swagger-ui/static'), join(folder, 'swagger-ui'))
+  const app = host(t)
+  app.register(swagger)
+  app.register(pages, { title: 'Bundled', document: '/openapi.json', bundle: folder })
+  for (const url of ['/docs', '/docs/static/swagger-ui.css', '/docs/static/swagger-initializer.js', '/redoc', '/redoc/redoc.standalone.js']) {
+    t.equal((await app.inject(url)).statusCode, 200, url)
+  }
 })

@@ -1,5 +1,7 @@
-import Fastify, { type FastifyError, type FastifyRequest, type FastifyServerOptions } from 'fastify'
+import { readFileSync } from 'node:fs'
+import Fastify, { type FastifyError, type FastifyPluginAsync, type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
+import * as exported from '../../src/index.js'
 import itemsUsers, { docs, health, Item, items, memory, stores, User, users, type Store, type Stores } from '../../src/index.js'
 import errors from '../../plugins/http/errors.js'
 import validation from '../../plugins/http/validation.js'
@@ -250,6 +252,50 @@ test('a missing store for a collection is reported at startup', async t => {
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: { items: memory<Item>({ schema: Item, seed: [] }) } as never })
   await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: 'The option store has no store for the collection users.' })
+})
+
+test('every exported plugin has a name and the supported Fastify versions, and rejects unknown options', async t => {
+  const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
+  const required = { cors: { origins: [] }, loadShedding: { maxEventLoopDelay: 100 }, metrics: { port: 0 }, rateLimit: { max: 1 } }
+  const plugins = Object.entries({ ...exported, default: {}, itemsUsers }).filter(([, value]) => Object.hasOwn(value, Symbol.for('plugin-meta')))
+  t.equal(plugins.length, 16)
+  for (const [name, plugin] of plugins) {
+    t.match(Reflect.get(plugin, Symbol.for('plugin-meta')), { fastify: peerDependencies.fastify, name: /^fastify-items-users\/[a-z-]+$/ }, name)
+    const options = { ...required[name as keyof typeof required], chek: 1 }
+    await t.rejects(Promise.resolve(host(t).register(plugin as FastifyPluginAsync, options)), {
+      code: 'ERR_STARTUP', message: new RegExp(`^Invalid options of the plugin ${name}: chek is not an option; `)
+    })
+  }
+})
+
+test('invalid options are rejected at registration, with all problems in one message', async t => {
+  for (const [plugin, options, message] of [
+    [itemsUsers, { ids: 'sever' }, 'itemsUsers: ids is not an option; the options are store, databaseTimeout, databasePoolSize, idSource, prefix, notFound.'],
+    [itemsUsers, { idSource: 'sever', store: 5, databasePoolSize: 1 }, 'itemsUsers: store must be a string, an object with stores, or a function. databasePoolSize must be at least 2. idSource must be one of client, server.'],
+    [users, { store: {} }, 'users: store must be a store with the methods append, first, list, page, removeFirst, size, or a function.'],
+    [exported.auth, { tokens: 'sesame', check: true }, 'auth: tokens must be an array. check must be a function.'],
+    [exported.rateLimit, { redis: 'localhost' }, 'rateLimit: max is required. redis must be a URL such as redis://host:6379.'],
+    [docs, { document: 'openapi.json', redoc: true, title: '' }, 'docs: title must not be empty. document must be a path such as /openapi.json. redoc must be a path such as /redoc, or false.'],
+    [health, { path: '/' }, 'health: path is not an option; there are no options.']
+  ] as const) {
+    await t.rejects(Promise.resolve(host(t).register(plugin as FastifyPluginAsync, options as object)), { message: `Invalid options of the plugin ${message}` })
+  }
+})
+
+test('the store of another collection is rejected at registration', async t => {
+  const inMemory = { items: memory<Item>({ schema: Item, seed: [] }), users: memory<User>({ schema: User, seed: [] }) }
+  const app = host(t)
+  await app.register(stores)
+  app.register(itemsUsers, { prefix: '/api', store: app.getDecorator<Stores>('stores') })
+  await app.ready()
+  const opened = app.getDecorator<Stores>('stores')
+  const message = 'The option store has a store of User records for the collection items.'
+  await t.rejects(Promise.resolve(host(t).register(items, { store: inMemory.users as never })), { message })
+  await t.rejects(Promise.resolve(host(t).register(items, { store: opened.users as never })), { message })
+  await t.rejects(async () => host(t).register(itemsUsers, { store: { items: inMemory.users as never, users: inMemory.users } }).ready(), { message })
+  await t.rejects(async () => host(t).register(itemsUsers, { store: { items: {} as never, users: inMemory.users } }).ready(), {
+    message: 'The option store has no store for the collection items.'
+  })
 })
 
 test('other schemas are validated and explained in the same way', async t => {
