@@ -1,6 +1,6 @@
-import { createRequire } from 'node:module'
 import { parseArgs } from 'node:util'
 import type { TSchema } from '@sinclair/typebox'
+import { version } from '../plugins/docs/version.js'
 import { Config } from '../schemas/config.js'
 import { ConfigError } from './config.js'
 
@@ -21,7 +21,7 @@ const settings = Object.entries(options).flatMap(([name, option]) => 'variable' 
 export function readCommandLine (args: string[]): { text?: string, set?: NodeJS.ProcessEnv } {
   const values = parse(args)
   if (values.help) return { text: helpText() }
-  if (values.version) return { text: createRequire(import.meta.url)('#package.json').version }
+  if (values.version) return { text: version }
   const given = new Map(Object.entries(values))
   return { set: Object.fromEntries(settings.filter(({ name }) => given.has(name)).map(({ name, variable }) => [variable, String(given.get(name))])) }
 }

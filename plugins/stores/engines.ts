@@ -1,5 +1,4 @@
 import { memory } from './memory.js'
-import { loadOptional } from './optional-package.js'
 import { StartupError, type Engine, type EngineOptions } from './store.js'
 
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
@@ -10,7 +9,7 @@ export async function engineAt (address: string, limits: EngineOptions): Promise
     return sqlite(address.slice('sqlite:'.length), limits)
   }
   if (/^postgres(ql)?:\/\//.test(address)) {
-    const { postgres } = await loadOptional('pg', 'DATABASE_URL', () => import('./postgres.js'))
+    const { postgres } = await import('./postgres.js')
     return postgres(address, limits)
   }
   throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto'
 import { connect as connectSocket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import { batch } from './batch.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type KeyUse } from './idempotency.js'
 import {
   hasId, IdempotencyKeyInUseError, IdempotencyKeyReusedError, maxCountedId, NoIdLeftError, stalledListTimeouts, StartupError, StoreUnavailableError,
   NotStorableError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
+import { loadOptional } from './optional-package.js'
 import { idempotencyTable, lastIdsTable, migrate, tableOf, type Row, type Snapshot, type Table } from './sql-table.js'
 
 /** A call of `append`. */
@@ -25,14 +26,12 @@ interface Opened {
   statements: pg.QueryArrayConfig[]
 }
 
-/** pg returns a bigint as text. Our values are safe integers, so they become numbers. */
-const types = {
-  getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid)
-}
-
 /** Connects to PostgreSQL. Any number of instances can share a database. */
 export async function postgres (url: string, { timeout, poolSize, onUnavailable }: EngineOptions): Promise<Engine> {
   checkUrl(url)
+  const { default: pg } = await loadOptional('pg', 'DATABASE_URL', () => import('pg'))
+  // pg returns a bigint as text. Our values are safe integers, so they become numbers.
+  const types = { getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid) }
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
   const opened: Opened[] = []
   let pools = newPools()
@@ -496,7 +495,7 @@ function startupError (error: unknown) {
 
 /** Returns whether a server cannot be used at the moment: it is not reachable, busy, or a table is locked. */
 function isUnreachable (error: unknown) {
-  if (error instanceof pg.DatabaseError) return /^(08|53|57|55P03)/.test(codeOf(error))
+  if (isOfServer(error)) return /^(08|53|57|55P03)/.test(codeOf(error))
   if (error instanceof ReadOnlyError) return true
   // A host name with several addresses fails with one error for each address.
   const { errors: [first] = [error] } = error as Partial<AggregateError>
@@ -524,5 +523,10 @@ function isRefusal (error: unknown) {
 }
 
 function codeOf (error: unknown) {
-  return error instanceof pg.DatabaseError ? String(error.code) : ''
+  return isOfServer(error) ? String(error.code) : ''
+}
+
+/** Returns whether the server has sent an error. (Its class is not known here, because pg is loaded later.) */
+function isOfServer (error: unknown): error is pg.DatabaseError {
+  return error instanceof Error && 'severity' in error
 }
