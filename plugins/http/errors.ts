@@ -48,19 +48,19 @@ const UnauthorizedError = stackless('ERR_UNAUTHORIZED', '%s', 401)
 const UnavailableError = stackless('ERR_UNAVAILABLE', '%s', 503)
 
 /** A 404 for a record. */
-export const notFound = () => new NotFoundError()
+export const notFound = (): Error => new NotFoundError()
 
 /** A 429. */
-export const tooManyRequests = () => new TooManyRequestsError()
+export const tooManyRequests = (): Error => new TooManyRequestsError()
 
 /** A 403 for a request from a page of another origin. */
-export const crossOriginRejected = () => new CrossOriginError()
+export const crossOriginRejected = (): Error => new CrossOriginError()
 
 /** A 401 with this `detail`. */
-export const unauthorized = (detail: string) => new UnauthorizedError(detail)
+export const unauthorized = (detail: string): Error => new UnauthorizedError(detail)
 
 /** A 503 with this `detail`. */
-export const unavailable = (detail: string) => new UnavailableError(detail)
+export const unavailable = (detail: string): Error => new UnavailableError(detail)
 
 /** Returns the record that was found, or throws a 404. */
 export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
@@ -70,7 +70,7 @@ export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T
 }
 
 /** Creates a 400 error for the problems in one part of a request. */
-export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]) {
+export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]): Error & { faults: Fault[] } {
   const reasons = faults.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`)
   const error = new InvalidRequestError(`Invalid ${part}: ${reasons.join(', ')}.`)
   return Object.assign(error, { faults: faults.map(fault => ({ in: part, ...fault })) })

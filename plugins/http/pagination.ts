@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/pagination.js'
 import { invalid } from './errors.js'
-import { queryOf } from './paths.js'
+import { queryOf, urlWithQuery } from './paths.js'
 import { setHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
 
@@ -23,7 +23,7 @@ async function sendPage<T extends HasId> (
   if (next !== undefined) {
     const query = queryOf(request)
     query.set('after', cursorTo(next))
-    reply.header('link', `<?${query}>; rel="next"`)
+    reply.header('link', `<${urlWithQuery(request, query)}>; rel="next"`)
   }
   return bodyFor(request, list)
 }

@@ -5,10 +5,19 @@ import type { FastifyRequest } from 'fastify'
  * strips a path prefix. (Without `./`, a segment such as `a:b` or `\\host` would lead elsewhere.)
  */
 export function recordUrl (request: FastifyRequest, id: number) {
+  const collection = lastSegment(request)
+  return collection === '' ? `./${id}` : `./${collection}/${id}`
+}
+
+/** The URL of the same path with another query. Clients do not know that a semicolon starts the query. */
+export function urlWithQuery (request: FastifyRequest, query: URLSearchParams) {
+  return hasSemicolonDelimiter(request) ? `./${lastSegment(request)}?${query}` : `?${query}`
+}
+
+function lastSegment (request: FastifyRequest) {
   const { originalUrl } = request
   const path = originalUrl.slice(0, originalUrl.search(hasSemicolonDelimiter(request) ? /[?#;]|$/ : /[?#]|$/))
-  const collection = path.slice(path.lastIndexOf('/') + 1)
-  return collection === '' ? `./${id}` : `./${collection}/${id}`
+  return path.slice(path.lastIndexOf('/') + 1)
 }
 
 /** The query of the request. */
