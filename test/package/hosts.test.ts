@@ -1,53 +1,57 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
-import tap, { test, type Test } from 'tap'
-import { ensureBuilt } from '../support/built.js'
+import { test, type Test } from 'tap'
+import { DocsOptions } from '../../plugins/docs/options.js'
+import { StoresOptions } from '../../plugins/stores.js'
+import { hostEnv as env, hostFolder, tarball } from '../support/host-folder.js'
 import { install } from '../support/install.js'
 import { invalidBody } from '../support/helper.js'
 import { examplesIn, pages } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
 
 const run = promisify(execFile)
-const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 const item = { id: 7, name: 'Kettle', price: 19.99 }
-const { version, dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
+const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
 
 const tools = 'test/package/tools'
 const problem = await install(tools)
 
-/** A folder with the hosts in it, in which the package is installed as its users install it. */
-const folder = mkdtempSync(join(tmpdir(), 'hosts-'))
-tap.teardown(() => rmSync(folder, { recursive: true, force: true }))
-ensureBuilt()
-cpSync('test/package/hosts', folder, { recursive: true })
-await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { env })
-writeFileSync(join(folder, 'package.json'), JSON.stringify({
-  type: 'module',
-  dependencies: {
-    'fastify-items-users': `file:fastify-items-users-${version}.tgz`,
-    ...pick(dependencies, 'fastify', '@fastify/swagger', '@fastify/helmet', '@fastify/cors'),
-    ...pick(devDependencies, '@types/node', '@types/pg')
-  }
-}))
-await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'], { env, cwd: folder })
+/** The newest Fastify, and the oldest that the plugin supports. */
+const [folder, oldest] = await Promise.all([hostFolder('5'), hostFolder(peerDependencies.fastify.slice(1))])
 
-function pick (versions: Record<string, string>, ...names: string[]) {
-  return Object.fromEntries(names.map(name => [name, versions[name]]))
-}
-
-async function host (t: Test, name: string, options = {}): Promise<FastifyInstance> {
-  const { build } = await import(pathToFileURL(join(folder, name)).href)
+async function host (t: Test, name: string, options = {}, from = folder): Promise<FastifyInstance> {
+  const { build } = await import(pathToFileURL(join(from, name)).href)
   // Fastify is a promise too, which to await is to make it ready.
   const app = await build(options)
   t.teardown(() => app.close())
   return app
 }
+
+test('a host has one Fastify, the oldest or the newest, and can use all plugins with it', async t => {
+  for (const from of [oldest, folder]) {
+    const { packages } = JSON.parse(readFileSync(join(from, 'package-lock.json'), 'utf8'))
+    t.same(Object.keys(packages).filter(name => /(^|\/)node_modules\/fastify$/.test(name)), ['node_modules/fastify'])
+    const app = await host(t, 'everything.js', {}, from)
+    if (from === oldest) t.equal(app.version, peerDependencies.fastify.slice(1))
+    const headers = { authorization: 'Bearer one' }
+    t.same((await app.inject({ method: 'POST', url: '/api/items', payload: item, headers })).json(), item)
+    t.equal((await app.inject({ url: '/api/items/9', headers })).body, '{"detail":"Not found"}')
+    t.equal((await app.inject('/api/items')).statusCode, 401)
+    t.equal((await app.inject({ url: '/api/nope', headers })).body, '{"detail":"Path not found"}')
+    t.equal((await app.inject({ method: 'PUT', url: '/api/items', headers })).headers.allow, 'GET, HEAD, POST, OPTIONS')
+    t.equal((await app.inject('/nope')).body, '{"detail":"Path not found"}')
+    t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
+    for (const url of ['/docs', '/redoc', '/redoc/redoc.standalone.js', '/openapi.json']) t.equal((await app.inject(url)).statusCode, 200, url)
+  }
+  const service = join(oldest, 'node_modules/.bin/fastify-items-users')
+  const { stderr } = await run(process.execPath, [service], { env, cwd: oldest }).catch(error => error)
+  t.equal(stderr, 'The service needs Fastify 5.10 or newer. Run: npm install fastify@5\n')
+})
 
 test('a host keeps its own parsers, handlers and compilers, and the plugin keeps the contract', async t => {
   const app = await host(t, 'own-ways.js')
@@ -143,26 +147,39 @@ test('a strict TypeScript host and the code examples in the documentation compil
     ["'/api/items'"],
     // docs/plugin.md
     ["'/api/items'", "'/docs'", "'/livez'"],
+    ["'/api/items'", "'/size'", "'/readyz'"],
     ["{ url: '/api/items', headers: { authorization: 'Bearer a-long-random-token' } }"],
     ["'/api/items'", "{ method: 'POST', url: '/api/items', headers: { authorization: 'Bearer a-long-random-token' }, payload: { id: 9, name: 'x', price: 1 } }"],
     ["{ method: 'POST', url: '/api/v1/items', payload: { id: 9, name: 'x', price: 1 } }", "'/api/v2/items/9'"],
     ["{ method: 'POST', url: '/api/items', headers: { 'x-tenant': 'red' }, payload: { id: 9, name: 'x', price: 1 } }", "{ url: '/api/items/9', headers: { 'x-tenant': 'red' } }"]
   ]
-  const refused = { 5: "{ method: 'DELETE', url: '/api/users/1' }", 7: "{ url: '/api/items', headers: { 'x-tenant': 'green' } }" }
+  const refused = { 6: "{ method: 'DELETE', url: '/api/users/1' }", 8: "{ url: '/api/items', headers: { 'x-tenant': 'green' } }" }
   t.equal(examples.length, requests.length)
   for (const [n, { language, code }] of examples.entries()) {
     const asked = [...requests[n] ?? [], ...Object.entries(refused).filter(([of]) => Number(of) === n).map(([, request]) => request)]
     const then = asked.map(request => `console.log((await app.inject(${request})).statusCode)`).join('\n') + '\nawait app.close()\n'
     const text = code.replace('port: 3000', 'port: 0') + (language === 'cjs' ? `\n  .then(async () => { ${then} })` : `\n${then}`)
-    writeFileSync(join(folder, `example-${n}.${language}`), text)
+    writeFileSync(join(folder, `example-${n}.${extensionOf(language)}`), text)
   }
-  const typescript = examples.flatMap(({ language }, n) => language === 'ts' ? [`example-${n}.ts`] : [])
-  const faults = await compile({ files: ['strict.ts', ...typescript] })
-  t.equal(faults, '')
+  const typescript = examples.flatMap(({ language }, n) => language === 'cjs' ? [] : [`example-${n}.ts`])
+  t.equal(await compile('node_modules/typescript', 'nodenext', ['strict.ts', ...typescript]), '')
   for (const [n, { language, code }] of examples.entries()) {
-    const { stdout } = await run(process.execPath, [`example-${n}.${language.replace('ts', 'js')}`], { env, cwd: folder })
+    const { stdout } = await run(process.execPath, [`example-${n}.${extensionOf(language).replace('ts', 'js')}`], { env, cwd: folder })
     const statuses = stdout.trim().split('\n')
     t.match(statuses, [...(requests[n] ?? []).map(() => /^20[01]$/), ...n in refused ? [/^40[13]$/] : []], code)
+  }
+
+  if (problem) return t.comment(problem)
+  const [oldTypeScript, newTypeScript] = ['typescript-oldest', 'typescript-newest'].map(name => `${tools}/node_modules/${name}`)
+  for (const [compiler = '', resolution] of [
+    [oldTypeScript, 'nodenext'], [oldTypeScript, 'node16'], [oldTypeScript, 'bundler'], [newTypeScript, 'nodenext'], [newTypeScript, 'bundler']
+  ] as const) {
+    t.equal(await compile(compiler, resolution, ['strict.ts', ...typescript]), '', `${compiler} with ${resolution}`)
+  }
+  t.equal(await compile(newTypeScript ?? '', 'nodenext', ['strict.ts'], oldest), '', 'with the oldest Fastify')
+
+  function extensionOf (language: string) {
+    return language === 'cjs' ? 'cjs' : 'ts'
   }
 })
 
@@ -173,8 +190,7 @@ test('docs/plugin.md lists every option and every exported plugin', async t => {
   for (const [, names = ''] of index.matchAll(/^export {(?! default)([^}]+)}/gm)) {
     for (const name of names.split(',')) t.match(page, `\`${name.trim()}\``)
   }
-  const options = readFileSync('plugins/stores.ts', 'utf8').match(/interface StoresOptions {.+?\n}/s)?.[0] ?? ''
-  for (const [, name] of options.matchAll(/^ {2}(\w+)\?:/gm)) t.match(page, `| \`${name}\` |`)
+  for (const name of Object.keys({ ...StoresOptions.properties, ...DocsOptions.properties })) t.match(page, `| \`${name}\` |`)
 })
 
 test('CommonJS can require the package', async t => {
@@ -221,15 +237,25 @@ test('closing a host closes the stores, and its process can exit', async t => {
 
 test('the types are found by every kind of module resolution', { skip: problem }, async t => {
   // It exits with 1 where there is a problem.
-  await t.resolves(run(`${tools}/node_modules/.bin/attw`, [join(folder, `fastify-items-users-${version}.tgz`), '--profile', 'esm-only'], { env }))
+  await t.resolves(run(`${tools}/node_modules/.bin/attw`, [join(folder, tarball), '--profile', 'esm-only'], { env }))
 })
 
 /** Compiles files in the folder of the hosts, and returns the errors. */
-async function compile (settings: { files: string[] }) {
-  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({
-    compilerOptions: { strict: true, skipLibCheck: false, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, module: 'nodenext', target: 'es2022', lib: ['es2023'], types: ['node'] },
-    ...settings
+async function compile (typescript: string, resolution: 'bundler' | 'node16' | 'nodenext', files: string[], from = folder) {
+  writeFileSync(join(from, 'tsconfig.json'), JSON.stringify({
+    compilerOptions: {
+      strict: true,
+      skipLibCheck: false,
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
+      module: resolution === 'bundler' ? 'esnext' : resolution,
+      moduleResolution: resolution,
+      target: 'es2022',
+      lib: ['es2023'],
+      types: ['node']
+    },
+    files
   }))
-  const { stdout } = await run(resolve('node_modules/.bin/tsc'), [], { env, cwd: folder }).catch(error => error)
+  const { stdout } = await run(process.execPath, [resolve(typescript, 'bin/tsc')], { env, cwd: from }).catch(error => error)
   return stdout
 }

@@ -270,7 +270,7 @@ test('every exported plugin has a name and the supported Fastify versions, and r
 
 test('invalid options are rejected at registration, with all problems in one message', async t => {
   for (const [plugin, options, message] of [
-    [itemsUsers, { ids: 'sever' }, 'itemsUsers: ids is not an option; the options are store, databaseTimeout, databasePoolSize, idSource, prefix, notFound.'],
+    [itemsUsers, { ids: 'sever' }, 'itemsUsers: ids is not an option; the options are store, databaseTimeout, databasePoolSize, seed, idSource, prefix, notFound.'],
     [itemsUsers, { idSource: 'sever', store: 5, databasePoolSize: 1 }, 'itemsUsers: store must be a string, an object with stores, or a function. databasePoolSize must be at least 2. idSource must be one of client, server.'],
     [users, { store: {} }, 'users: store must be a store with the methods append, first, list, page, removeFirst, size, or a function.'],
     [exported.auth, { tokens: 'sesame', check: true }, 'auth: tokens must be an array. check must be a function.'],

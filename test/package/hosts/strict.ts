@@ -1,10 +1,14 @@
 // A host in TypeScript, compiled strictly, and with the types of all its packages checked.
 import Fastify, { type FastifyRequest } from 'fastify'
-import itemsUsers, { auth, docs, health, items, rateLimit, httpServerOptions, type Store, type Item } from 'fastify-items-users'
+import itemsUsers, { auth, docs, health, items, rateLimit, httpServerOptions, type Health, type Item, type Store, type Stores } from 'fastify-items-users'
 
 declare module 'fastify' {
   interface FastifyInstance {
     stores: 'of the host'
+    addReadinessCheck: 'of the host'
+    metrics: 'of the host'
+    observe: 'of the host'
+    rateLimiter: 'of the host'
   }
 }
 
@@ -20,9 +24,23 @@ const store: Store<Item> = {
 }
 
 const app = Fastify({ ...httpServerOptions })
-app.register(docs)
+app.register(docs, { title: 'Shop', servers: [{ url: '/' }], securitySchemes: { token: { type: 'http', scheme: 'bearer' } }, redoc: false })
 app.register(health)
 app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.method })
 app.register(rateLimit, { max: 10 })
 app.register(itemsUsers, { prefix: '/api', idSource: 'server', store: 'memory' })
 app.register(items, { prefix: '/things', store })
+
+// The decorators have types for those who know that they are there, and no others.
+app.getDecorator<Health['markNotReady']>('markNotReady')()
+export const stored: Store<Item> = app.getDecorator<Stores>('stores').items
+// @ts-expect-error health may not be registered
+app.markNotReady()
+// @ts-expect-error docs may not be registered
+app.swagger()
+// @ts-expect-error rateLimit may not be registered
+app.createRateLimit()
+// @ts-expect-error auth may not be registered
+app.verifyBearerAuthFactory()
+// @ts-expect-error loadShedding may not be registered
+app.isUnderPressure()
