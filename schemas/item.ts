@@ -6,7 +6,7 @@ import { Id, Text, withoutId } from './fields.js'
 export const Item = Type.Object({
   id: Id,
   name: Text,
-  price: Type.Number({ description: 'Finite number' })
+  price: Type.Number({ format: 'double', description: 'Finite number' })
 }, {
   $id: idOf('Item'),
   description: 'An item with a name and a price',

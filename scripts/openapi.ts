@@ -4,6 +4,6 @@ import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
 
 const app = buildApp(readConfig({ LOG_LEVEL: 'silent' }))
-await app.ready()
-await writeFile(new URL('../openapi.json', import.meta.url), `${JSON.stringify(app.swagger(), null, 2)}\n`)
+const response = await app.inject({ url: '/openapi.json', headers: { host: '127.0.0.1:3000' } })
+await writeFile(new URL('../openapi.json', import.meta.url), `${JSON.stringify(response.json(), null, 2)}\n`)
 await app.close()

@@ -2,8 +2,8 @@ import { posix } from 'node:path'
 import type { SwaggerTransformObject } from '@fastify/swagger'
 import fp from 'fastify-plugin'
 import { nameOf } from '../../schemas/component.js'
-import { details, ErrorBody } from '../../schemas/errors.js'
 import { checkOptions, metadata } from '../http/plugin.js'
+import { addExamples, type Operation, type Schemas } from './examples.js'
 import { DocsOptions } from './options.js'
 import pages from './pages.js'
 import { version } from './version.js'
@@ -26,6 +26,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
   const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json' } = options
   // The relative path from the document to the base of the paths in it.
   const up = posix.relative(posix.dirname(app.prefix + document), '/') || '.'
+  const server = { url: up, description: 'This service' }
 
   app.register(import('@fastify/swagger'), {
     openapi: {
@@ -33,7 +34,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
       // With a title of its own, it is the API of the host.
       info: options.title ? { title, description, version } : { ...info, description: description ?? info.description, version },
       components: { securitySchemes },
-      servers: options.servers ?? [{ url: up, description: 'This service' }],
+      servers: options.servers ?? [server],
       security: [],
       tags: [
         { name: 'items', description: 'Items with a name and a price' },
@@ -47,8 +48,10 @@ export default fp<DocsOptions>(async function docs (app, options) {
     refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
   })
 
-  app.get(document, { schema: { hide: true } }, async function openapi () {
-    return app.swagger()
+  app.get(document, { schema: { hide: true } }, async function openapi ({ protocol, host }) {
+    const generated = app.swagger()
+    // Most generators need an absolute URL. A request without a Host header gets the relative one.
+    return host && !options.servers ? { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] } : generated
   })
 
   app.register(pages, { title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })
@@ -62,30 +65,14 @@ export default fp<DocsOptions>(async function docs (app, options) {
 
 /** The parts of an OpenAPI document that are used here. */
 interface Document {
-  components: { schemas: Record<string, { examples?: unknown[] }>, securitySchemes?: object }
+  components: { schemas: Schemas, securitySchemes?: object }
   tags: { name: string, description?: string }[]
-  paths: Record<string, Record<string, Operation>>
+  paths: Record<string, Record<string, Operation & { operationId?: string, tags?: string[], security?: object[] }>>
 }
-
-interface Operation {
-  tags?: string[]
-  operationId?: string
-  security?: object[]
-  requestBody?: Body
-  responses: Record<string, Body>
-}
-
-interface Body {
-  headers?: Record<string, unknown>
-  content?: Record<string, { schema: { $ref?: string }, example?: unknown }>
-}
-
-/** `4XX` in the document stands for the responses of Node and Fastify to invalid HTTP. */
-const exampleDetails: Record<string, string> = { ...details, '4XX': details[431] }
 
 /**
- * Completes the generated document: adds an example for every body that is a component, because @fastify/swagger drops
- * what is next to a `$ref`, and the security scheme of the operations with our 401 response. Shortens operation ids.
+ * Completes the generated document: adds examples, and the security scheme of the operations with our 401 response. Shortens
+ * operation ids.
  */
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
@@ -100,13 +87,7 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
       operation.security = [{ bearer: [] }]
       components.securitySchemes = { bearer: { type: 'http', scheme: 'bearer' }, ...components.securitySchemes }
     }
-    for (const [status, body] of Object.entries({ ...operation.responses, request: operation.requestBody })) {
-      for (const media of Object.values(body?.content ?? {})) {
-        const name = String(media.schema.$ref?.split('/').at(-1))
-        const example = nameOf(name) === nameOf(ErrorBody.$id) ? { detail: exampleDetails[status] } : components.schemas[name]?.examples?.[0]
-        if (example) media.example = example
-      }
-    }
+    addExamples(operation, components.schemas)
   }
   if (Object.keys(Object(components.securitySchemes)).length === 0) delete components.securitySchemes
   return document as object

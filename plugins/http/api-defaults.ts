@@ -5,6 +5,7 @@ import guardResponses from './guard-responses.js'
 import jsonBody from './json-body.js'
 import operationIds from './operation-ids.js'
 import { metadata } from './plugin.js'
+import prefixParameters from './prefix-parameters.js'
 import swaggerTransform from './swagger-transform.js'
 import validation from './validation.js'
 
@@ -14,6 +15,7 @@ const applied = Symbol('api defaults')
 const apiDefaults = fp(async function apiDefaults (app) {
   app.decorate(applied, true)
   app.register(operationIds)
+  app.register(prefixParameters)
   app.register(guardResponses)
   app.register(swaggerTransform)
   app.register(validation)

@@ -4,13 +4,14 @@ import { recordUrl } from './paths.js'
 import { setHeaders } from './responses.js'
 import { hasId, type HasId, type NewRecord, type Store } from '../stores/store.js'
 
-/** The headers of a POST. */
-export const CreationHeaders = Type.Object({
-  'idempotency-key': Type.Optional(Type.String({
+/** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
+export const CreationHeaders = Type.Unsafe<{ 'idempotency-key'?: string }>(Type.Object({
+  'Idempotency-Key': Type.Optional(Type.String({
     pattern: '^[!-~]{1,255}$',
-    description: '1 to 255 visible ASCII characters that identify the request; a retry with the same key within 24 hours creates nothing'
+    description: '1 to 255 visible ASCII characters that identify the request; a retry with the same key within 24 hours creates nothing',
+    examples: ['6f1c2b9e-0d5a-4e0f-9a53-3c1d7f2a8b46']
   }))
-})
+}))
 
 /** Who chooses the id of a record, for the OpenAPI document. */
 export const idSources = {

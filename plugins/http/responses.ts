@@ -68,12 +68,12 @@ export const failures = {
     description: 'The database is unavailable, or the service is overloaded or shutting down',
     headers: retryAfter
   }),
-  '4xx': ref(ErrorBody, { description: 'The request is not valid HTTP, or took too long to arrive' })
+  default: ref(ErrorBody, { description: 'The request is not valid HTTP, or took too long to arrive' })
 }
 
 /** The error responses of a route: these statuses, and those that every route has. */
 export function errorResponses<S extends keyof typeof failures = 500> (...statuses: S[]) {
-  const picked = [400, ...statuses, '4xx', 500, 503] as const
+  const picked = [400, ...statuses, 500, 503, 'default'] as const
   return Object.fromEntries(picked.map(status => [status, failures[status]])) as
-    Pick<typeof failures, S | 400 | '4xx' | 500 | 503>
+    Pick<typeof failures, S | 400 | 500 | 503 | 'default'>
 }

@@ -1,6 +1,6 @@
 import { Ajv, type ErrorObject } from 'ajv'
 import fp from 'fastify-plugin'
-import type { TSchema } from '@sinclair/typebox'
+import type { TObject, TSchema } from '@sinclair/typebox'
 import { invalid } from './errors.js'
 import { fault, parts } from './faults.js'
 import { metadata } from './plugin.js'
@@ -19,7 +19,7 @@ export const ajvOptions = {
  * uses for its own routes. Stores return records as JSON, so only error bodies are left to serialize.
  */
 export default fp(async function validation (app) {
-  const ajv = new Ajv({ ...ajvOptions, coerceTypes: false })
+  const ajv = new Ajv({ ...ajvOptions, coerceTypes: false, formats: { int64: true, double: true }, keywords: [isWellFormed] })
   const shared: Record<string, TSchema> = {}
 
   app.setSchemaController({
@@ -27,7 +27,7 @@ export default fp(async function validation (app) {
       add (schema: TSchema & { $id: string }) {
         if (!Object.hasOwn(shared, schema.$id)) {
           shared[schema.$id] = schema
-          ajv.addSchema(schema)
+          ajv.addSchema(checkingText(schema))
         }
         return app
       },
@@ -38,12 +38,13 @@ export default fp(async function validation (app) {
 
   app.setReplySerializer(body => JSON.stringify(body))
   app.addHook('onRoute', function compileByOurs (route) {
-    route.validatorCompiler = ({ schema, httpPart }) => {
+    route.validatorCompiler = ({ schema: given, httpPart }) => {
       const part = parts[httpPart as keyof typeof parts]
-      const validate = ajv.compile(schema)
+      const schema = part === 'headers' ? withLowerCaseNames(given as TObject) : given as TSchema
+      const validate = ajv.compile(checkingText(schema))
       const check = (data: unknown) => validate(data) || { error: invalid(part, (validate.errors as ErrorObject[]).map(fault)) }
       if (part === 'body') return check
-      const { properties } = schema as TSchema
+      const { properties } = schema
       const names = Object.keys(properties)
       const integers = names.filter(name => properties[name].type === 'integer')
       const isOptional = validate({})
@@ -57,6 +58,28 @@ export default fp(async function validation (app) {
     route.serializerCompiler = () => JSON.stringify
   })
 }, metadata('validation'))
+
+/** Rejects lone surrogates, which UTF-8 cannot represent. */
+const isWellFormed = {
+  keyword: 'isWellFormed',
+  type: 'string',
+  validate: (_schema: true, text: string) => text.isWellFormed(),
+  errors: false,
+  error: { message: 'must be well-formed Unicode text' }
+} as const
+
+/** Adds our keyword to all strings of a schema. It is not in the schema itself, because other programs do not know it. */
+function checkingText<T extends TSchema> (schema: T): T {
+  return JSON.parse(JSON.stringify(schema), (_key, value) => value?.type === 'string' ? { ...value, isWellFormed: true } : value)
+}
+
+/** Header names are in lower case in a request. */
+function withLowerCaseNames ({ properties, required = [], ...schema }: TObject): TSchema {
+  const named = Object.entries(properties).map(([name, property]) => [lowerCase(name), property])
+  return { ...schema, properties: Object.fromEntries(named), required: required.map(lowerCase) }
+}
+
+const lowerCase = (name: string) => name.toLowerCase()
 
 /** Copies the named properties. The others stay in the request, because a hook of the host may need them. */
 function pick (data: Record<string, unknown>, names: string[]) {

@@ -17,19 +17,19 @@ import { newFolder } from '../support/folder.js'
 import { build, everything, followed } from '../support/helper.js'
 
 const operations = {
-  'GET /livez': ['isLive', '200 400 4XX 500 503'],
-  'GET /readyz': ['isReady', '200 400 4XX 500 503'],
-  'GET /api/items': ['listItems', '200 400 4XX 500 503'],
-  'POST /api/items': ['createItem', '201 400 403 409 413 422 4XX 500 503'],
-  'GET /api/items/{item_id}': ['getItem', '200 400 404 4XX 500 503'],
-  'GET /api/users': ['listUsers', '200 400 4XX 500 503'],
-  'POST /api/users': ['createUser', '201 400 403 409 413 422 4XX 500 503'],
-  'GET /api/users/{id}': ['getUser', '200 400 404 4XX 500 503'],
-  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 413 4XX 500 503']
+  'GET /livez': ['isLive', '200 400 500 503 default'],
+  'GET /readyz': ['isReady', '200 400 500 503 default'],
+  'GET /api/items': ['listItems', '200 400 500 503 default'],
+  'POST /api/items': ['createItem', '201 400 403 409 413 422 500 503 default'],
+  'GET /api/items/{item_id}': ['getItem', '200 400 404 500 503 default'],
+  'GET /api/users': ['listUsers', '200 400 500 503 default'],
+  'POST /api/users': ['createUser', '201 400 403 409 413 422 500 503 default'],
+  'GET /api/users/{id}': ['getUser', '200 400 404 500 503 default'],
+  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 413 500 503 default']
 }
 
 test('openapi.json in the repository is the document that the service serves', async t => {
-  const response = await build(t).inject('/openapi.json')
+  const response = await build(t).inject({ url: '/openapi.json', headers: { host: '127.0.0.1:3000' } })
   t.equal(response.statusCode, 200)
   t.same(response.json(), JSON.parse(await readFile('openapi.json', 'utf8')), 'run npm run openapi')
 })
@@ -165,7 +165,8 @@ test('the document is valid OpenAPI 3.1', async t => {
 test('the document contains the responses of the features that are enabled, and is valid', async t => {
   const plain = (await build(t).inject('/openapi.json')).json()
   t.equal(plain.components.securitySchemes, undefined)
-  const document = (await build(t, everything).inject('/openapi.json')).json()
+  // redocly rejects localhost.
+  const document = (await build(t, everything).inject({ url: '/openapi.json', headers: { host: '127.0.0.1' } })).json()
   t.same(document.components.securitySchemes, { bearer: { type: 'http', scheme: 'bearer' } })
   const ids: string[] = []
   for (const [path, methods] of Object.entries<Record<string, any>>(document.paths)) {
@@ -198,6 +199,72 @@ test('operation ids are unique with several prefixes', async t => {
   const ids = Object.values<any>(paths).flatMap(methods => Object.values<any>(methods).map(({ operationId }) => operationId))
   t.equal(ids.length, 28)
   t.equal(new Set(ids).size, 28)
+})
+
+test('the document has a server with an absolute URL, which generators need', async t => {
+  const app = build(t, { TRUST_PROXY: '127.0.0.1' })
+  const serverFor = async (headers: Record<string, string>) => (await app.inject({ url: '/openapi.json', headers })).json().servers[0].url
+  t.equal(await serverFor({ host: 'localhost:3000' }), 'http://localhost:3000')
+  t.equal(await serverFor({ 'x-forwarded-host': 'example.com', 'x-forwarded-proto': 'https' }), 'https://example.com')
+})
+
+test('programs in other languages can read all patterns and formats of the document', async t => {
+  const { components: { schemas: { Item } }, ...document } = JSON.parse(await readFile('openapi.json', 'utf8'))
+  const patterns = JSON.stringify(document).matchAll(/"pattern":("[^"]+")/g)
+  t.same(new Set(Array.from(patterns, ([, pattern]) => JSON.parse(String(pattern)))), new Set(['^[!-~]{1,255}$']))
+  const { id, name, price } = Item.properties
+  t.same([id.format, name.pattern, price.format], ['int64', undefined, 'double'])
+})
+
+test('the examples of every operation work when they are sent', async t => {
+  const app = build(t)
+  const document = (await app.inject('/openapi.json')).json()
+  for (const { method, path, operation } of operationsOf(document)) {
+    const { parameters = [], requestBody, responses } = operation
+    const sent = parameters.map((parameter: any) => ({ ...parameter, example: parameter.example ?? parameter.schema.examples[0] }))
+    const examplesIn = (place: string) => Object.fromEntries(sent.filter((parameter: any) => parameter.in === place).map(({ name, example }: any) => [name, example]))
+    const inPath = examplesIn('path')
+    const response = await app.inject({
+      method,
+      url: path.replace(/{(\w+)}/g, (_, name) => inPath[name]),
+      query: examplesIn('query'),
+      headers: examplesIn('header'),
+      payload: requestBody?.content['application/json'].example
+    })
+    const example = responses[response.statusCode]?.content?.['application/json'].example
+    t.ok(response.statusCode < 300, `${method} ${path}: ${response.statusCode}`)
+    if (example?.id) t.equal(response.json().id, example.id, `the response of ${method} ${path} has the id of its example`)
+  }
+})
+
+test('the 400 example of every operation is the response to such a request', async t => {
+  const app = build(t)
+  const document = (await app.inject('/openapi.json')).json()
+  for (const { method, path, operation: { requestBody, responses } } of operationsOf(document)) {
+    if (!path.startsWith('/api')) continue // only malformed HTTP is invalid there
+    const { schema, example } = requestBody?.content['application/json'] ?? {}
+    const required = document.components.schemas[schema?.$ref.split('/').at(-1)]?.required.at(-1)
+    const response = await app.inject({
+      method,
+      url: path.replace(/{\w+}/, 'x'),
+      query: { limit: '0' },
+      payload: example && { ...example, [required]: undefined }
+    })
+    t.same(response.json(), responses[400].content['application/json'].example, `${method} ${path}`)
+  }
+})
+
+test('every path of a host declares the parameters of its prefix', async t => {
+  const app = host(t)
+  await app.register(docs)
+  app.register(itemsUsers, { prefix: '/:tenant/:region(^eu|us$)/api' })
+  const document = (await app.inject('/openapi.json')).json()
+  for (const { path, operation } of operationsOf(document)) {
+    const declared = operation.parameters.filter((parameter: any) => parameter.in === 'path').map(({ name }: any) => name)
+    t.same(declared, Array.from(path.matchAll(/{(\w+)}/g), ([, name]) => name), path)
+  }
+  t.equal((await app.inject('/red/eu/api/items/1')).statusCode, 200)
+  t.same((await app.inject('/red/eu/api/items/x')).json().errors, [{ in: 'path', path: '/item_id', message: 'must be an integer' }])
 })
 
 test('in a browser', { timeout: 120_000 }, async t => {
@@ -312,6 +379,11 @@ async function proxy (t: Test, port: number, prefix: string) {
   t.teardown(() => server.close())
   await once(server, 'listening')
   return (server.address() as AddressInfo).port
+}
+
+function operationsOf ({ paths }: { paths: Record<string, Record<string, any>> }) {
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase() as 'GET', operation })))
 }
 
 function host (t: Test) {

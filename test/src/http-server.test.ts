@@ -122,6 +122,7 @@ test('HTTP/1.1 without a Host is answered with 400; HTTP/1.0 does not need one',
   t.equal(status, 400)
   t.same(body, invalidBody('headers', ['/host', 'is required']))
   t.equal(last(await send('GET /api/items HTTP/1.0\r\n\r\n')).status, 200)
+  t.match(last(await send('GET /openapi.json HTTP/1.0\r\n\r\n')).body, { servers: [{ url: '.' }] }, 'the server in the document has no host either')
 })
 
 test('an Expect other than 100-continue is answered with 417', async t => {

@@ -174,13 +174,14 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
 
   function expectCreation (model: Model, operation: Operation, target: string, sent: Sent['headers'], body: Buffer): Expected {
     const key = sent['idempotency-key']?.replaceAll(/^ +| +$/g, '')
-    if (key !== undefined && !allows(operation, 'idempotency-key', key)) return { status: 400 }
+    if (key !== undefined && !allows(operation, 'Idempotency-Key', key)) return { status: 400 }
     const value = parsed(body)
     const name = operation.requestBody?.content['application/json'].schema.$ref?.split('/').at(-1) ?? ''
     const validate = ajv.getSchema(`document#/components/schemas/${name}`)
     if (value === undefined || !validate?.(value)) return { status: 400 }
     const record = pick(value as { id: number }, Object.keys(document.components.schemas[name]?.properties ?? {}))
-    if (!holdsNul && Object.values(record).some(field => String(field).includes('\0'))) return { status: 400 }
+    const texts = Object.values(record).map(String)
+    if (!texts.every(text => text.isWellFormed() && (holdsNul || !text.includes('\0')))) return { status: 400 }
     const json = JSON.stringify(record)
     const created = { status: 201, body: json, headers: { location: locationOf(target, record.id) } }
     const known = key && model.keys.get(key)

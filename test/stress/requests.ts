@@ -23,7 +23,7 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
         return query ? `${filled}?${query}` : filled
       }),
       headers: fc.tuple(pairs(of('header')), otherHeaders).map(([known, other]) =>
-        ({ ...other, ...Object.fromEntries(known.filter(([, text]) => fieldValue.test(text))) })),
+        ({ ...other, ...Object.fromEntries(known.filter(([, text]) => fieldValue.test(text)).map(([name, text]) => [name.toLowerCase(), text])) })),
       body: schema ? bodiesFor(schema) : fc.constant(undefined)
     })
   })

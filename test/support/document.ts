@@ -111,7 +111,7 @@ export function checkFor (document: object): Check {
   return ({ path, method, status, type, body }) => {
     const operation = paths[path]?.[method.toLowerCase()]
     if (operation === undefined || !(status in STATUS_CODES)) return
-    const described = [status, `${String(status)[0]}XX`].find(status => status in operation.responses)
+    const described = [status, ...status >= 400 && status < 500 ? ['default'] : []].find(status => status in operation.responses)
     if (described === undefined) return 'the document does not have this status'
     if (operation.responses[described]?.content === undefined) return body ? 'there should be no body' : undefined
     if (type !== 'application/json; charset=utf-8') return `${type} is no JSON`

@@ -14,10 +14,10 @@ const { data: ready } = await client.GET('/readyz')
 said.push(ready?.status ?? '')
 
 const body: Item = { id: 2, name: 'Teapot', price: 24.5 }
-const created = await client.POST('/api/items', { body, params: { header: { 'idempotency-key': 'once' } } })
+const created = await client.POST('/api/items', { body, params: { header: { 'Idempotency-Key': 'once' } } })
 const item: Item | undefined = created.data
 said.push(`${created.response.status} ${item?.name}`)
-const conflict = await client.POST('/api/items', { body: { ...body, price: 1 }, params: { header: { 'idempotency-key': 'once' } } })
+const conflict = await client.POST('/api/items', { body: { ...body, price: 1 }, params: { header: { 'Idempotency-Key': 'once' } } })
 said.push(`${conflict.response.status} ${conflict.error?.detail}`)
 // @ts-expect-error A price is required.
 const invalid = await client.POST('/api/items', { body: { id: 2, name: 'Teapot' } })

@@ -1,0 +1,77 @@
+import { nameOf } from '../../schemas/component.js'
+import { details, ErrorBody, InvalidRequest, type Fault } from '../../schemas/errors.js'
+import { errorBody, invalid } from '../http/errors.js'
+
+/** The parts of an operation in an OpenAPI document that have examples. */
+export interface Operation {
+  parameters?: Parameter[]
+  requestBody?: Body
+  responses: Record<string, Body>
+}
+
+interface Parameter {
+  in: string
+  name: string
+  schema: { type?: string, minimum?: number, examples?: unknown[] }
+  example?: unknown
+}
+
+interface Body {
+  headers?: Record<string, unknown>
+  content?: Record<string, { schema: { $ref?: string }, example?: unknown }>
+}
+
+/** The components of an OpenAPI document, by name. */
+export type Schemas = Record<string, { required?: string[], examples?: object[] }>
+
+/** `default` in the document stands for the responses of Node and Fastify to invalid HTTP. */
+const exampleDetails: Record<string, string> = { ...details, default: details[431] }
+
+/** Adds an example to every body that is a component, because @fastify/swagger drops what is next to a `$ref`. */
+export function addExamples (operation: Operation, schemas: Schemas) {
+  const { parameters = [], requestBody, responses } = operation
+  const inPath = parameters.find(isPathInteger)
+  const required = schemas[componentOf(requestBody)]?.required
+
+  for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
+    const example = exampleOf(componentOf(body), status)
+    for (const media of Object.values(body?.content ?? {})) if (example) media.example = example
+  }
+
+  // Swagger UI fills the example of a parameter in, and the same key would reject the next record.
+  const key = parameters.find(({ name }) => name === 'Idempotency-Key')
+  if (key?.example) {
+    key.schema.examples = [key.example]
+    delete key.example
+  }
+
+  function exampleOf (component: string, status: string) {
+    if (nameOf(component) === nameOf(ErrorBody.$id)) return { detail: exampleDetails[status] }
+    if (nameOf(component) === nameOf(InvalidRequest.$id)) return invalidExample()
+    const example = schemas[component]?.examples?.[0]
+    return example && 'id' in example && inPath?.example ? { ...example, id: inPath.example } : example
+  }
+
+  /** The response to a request of this operation that is invalid in one place. */
+  function invalidExample () {
+    const limit = parameters.find(({ schema }) => schema.minimum !== undefined)
+    if (required) return invalidIn('body', `/${required.at(-1)}`, 'is required')
+    if (inPath) return invalidIn('path', `/${inPath.name}`, 'must be an integer')
+    if (limit) return invalidIn('query', `/${limit.name}`, `must be at least ${limit.schema.minimum}`)
+    return invalidIn('request', '', 'must be well-formed HTTP')
+  }
+}
+
+function invalidIn (part: Fault['in'], path: string, message: string) {
+  return errorBody(invalid(part, [{ path, message }]), 400)
+}
+
+function isPathInteger (parameter: Parameter) {
+  return parameter.in === 'path' && parameter.schema.type === 'integer'
+}
+
+/** The name of the component that a body consists of. */
+function componentOf (body?: Body) {
+  const [media] = Object.values(body?.content ?? {})
+  return String(media?.schema.$ref?.split('/').at(-1))
+}
