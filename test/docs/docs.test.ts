@@ -13,6 +13,7 @@ import { test, type Test } from 'tap'
 import itemsUsers, { docs } from '../../src/index.js'
 import { showAddress } from '../../plugins/docs/swagger-ui.js'
 import { launch } from '../support/browser.js'
+import { bundledClient } from '../support/bundle.js'
 import { newFolder } from '../support/folder.js'
 import { build, everything, followed } from '../support/helper.js'
 
@@ -337,6 +338,30 @@ test('in a browser', { timeout: 120_000 }, async t => {
     await page.waitForSelector('#operations-items-listItems .live-responses-table tbody .response-col_status')
     t.match(await page.textContent('#operations-items-listItems .live-responses-table tbody .response-col_status'), /200/)
     t.same(problems, [])
+  })
+
+  t.test('the client works in a page of another origin', async t => {
+    const site = createServer(({ url }, response) => url === '/client.js'
+      ? response.writeHead(200, { 'content-type': 'text/javascript' }).end(bundledClient())
+      : response.writeHead(200, { 'content-type': 'text/html' }).end('<!DOCTYPE html>')
+    ).listen(0, '127.0.0.1')
+    t.teardown(() => site.close().closeAllConnections())
+    await once(site, 'listening')
+    const origin = `http://127.0.0.1:${(site.address() as AddressInfo).port}`
+    const service = build(t, { CORS_ORIGIN: origin, AUTH_TOKENS: 'sesame' })
+    await service.listen({ port: 0 })
+    const { page } = await open(origin)
+    const said = await page.evaluate(`(async () => {
+      const { createClient } = await import('/client.js')
+      const { items, users } = createClient('http://127.0.0.1:${(service.server.address() as AddressInfo).port}/api', { token: 'sesame' })
+      await items.create({ id: 2, name: 'Teapot 🫖', price: 24.5 })
+      const names = []
+      for await (const { name } of items.list({ pageSize: 1 })) names.push(name)
+      await users.delete(1)
+      const { status, detail, requestId } = await users.get(1).catch(error => error)
+      return { names, status, detail, hasRequestId: requestId !== null }
+    })()`)
+    t.same(said, { names: ['Lamp', 'Teapot 🫖'], status: 404, detail: 'Not found', hasRequestId: true })
   })
 
   /** Opens a page and notes what its console complains of, and every request to another origin. */

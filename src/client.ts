@@ -1,0 +1,149 @@
+import type { components, paths } from './client-types.js'
+export type { components, paths }
+
+/** An item. */
+export type Item = components['schemas']['Item']
+/** A user. */
+export type User = components['schemas']['User']
+/** One problem of an invalid request. */
+export type Fault = components['schemas']['Fault']
+
+/** Options of `createClient`. */
+export interface ClientOptions {
+  /** Bearer token. */
+  token?: string
+  /** Maximum number of retries of a request. Default: 4. */
+  retries?: number
+  /** A function to use instead of the global `fetch`. */
+  fetch?: typeof globalThis.fetch
+}
+
+/** Options of every operation. */
+export interface RequestOptions {
+  /** Aborts the request and its retries. */
+  signal?: AbortSignal
+}
+
+/** Options of a list. */
+export interface ListOptions extends RequestOptions {
+  /** Number of records per request, 1 to 1000. Default: 100. */
+  pageSize?: number
+}
+
+/** An error response of the service. `errors` are the problems of a 400; `requestId` is also in the log of the service. */
+export class ApiError extends Error {
+  override readonly name = 'ApiError'
+  readonly code: `ERR_HTTP_${number}`
+
+  constructor (readonly status: number, readonly detail: string, readonly errors: Fault[], readonly requestId: string | null) {
+    super(`${status} ${detail}`)
+    this.code = `ERR_HTTP_${status}`
+  }
+}
+
+/** A longer `Retry-After`, in seconds, is not waited for. */
+const maxRetryAfter = 60
+
+/** Creates a client of the service with a base URL such as `http://127.0.0.1:3000/api`. */
+export function createClient (baseUrl: string, { token, retries = 4, fetch = globalThis.fetch }: ClientOptions = {}) {
+  const base = baseUrl.replace(/\/+$/, '')
+  return {
+    items: collection<Item>('items'),
+    users: {
+      ...collection<User>('users'),
+      /** Deletes the first user with this id. */
+      async delete (id: number, options?: RequestOptions) {
+        await request('DELETE', `users/${id}`, options)
+      }
+    }
+  }
+
+  function collection<T extends object> (name: string) {
+    return {
+      /** Iterates over all records in order of creation, and requests them page by page. */
+      async * list ({ pageSize = 100, signal }: ListOptions = {}): AsyncGenerator<T, void, undefined> {
+        for (let after: string | undefined = ''; after !== undefined;) {
+          const { data, headers }: Answer<T[]> = await request('GET', `${name}?limit=${pageSize}${after}`, { signal })
+          yield * data
+          after = /&after=[^&>]+/.exec(headers.get('link') ?? '')?.[0]
+        }
+      },
+
+      /** Returns the first record with this id. */
+      async get (id: number, options?: RequestOptions) {
+        return (await request<T>('GET', `${name}/${id}`, options)).data
+      },
+
+      /** Creates a record. Retries create nothing more. */
+      async create (record: T, options?: RequestOptions) {
+        return (await request<T>('POST', name, options, record)).data
+      }
+    }
+  }
+
+  function request<T> (method: Method, path: string, { signal }: RequestOptions = {}, record?: object) {
+    const headers = {
+      ...token && { authorization: `Bearer ${token}` },
+      ...record && { 'content-type': 'application/json', 'idempotency-key': newKey() }
+    }
+    return send<T>(path, { method, headers, body: JSON.stringify(record), signal })
+  }
+
+  /** Sends a request, and repeats it if it failed for a reason that passes. */
+  async function send<T> (path: string, init: Init, attempt = 1): Promise<Answer<T>> {
+    const { method, signal } = init
+    let error: unknown
+    let retryAfter = 0
+    try {
+      const response = await fetch(`${base}/${path}`, init)
+      const text = await response.text()
+      if (response.ok) return { data: text && JSON.parse(text), headers: response.headers }
+      error = errorOf(response, text)
+      retryAfter = Number(response.headers.get('retry-after')) || 0
+    } catch (cause) {
+      error = cause
+    }
+    if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
+    await pause(retryAfter * 1000 + Math.random() * Math.min(100 * 2 ** attempt, 30_000), signal)
+    return send(path, init, attempt + 1)
+  }
+}
+
+type Method = 'GET' | 'POST' | 'DELETE'
+type Init = RequestInit & { method: Method, signal?: AbortSignal }
+type Answer<T> = { data: T, headers: Headers }
+
+/** A random idempotency key. (`randomUUID` does not exist in pages without HTTPS.) */
+function newKey () {
+  return crypto.getRandomValues(new BigUint64Array(2)).join('-')
+}
+
+/** The error for a response. Proxies send error responses without our JSON. */
+function errorOf ({ status, statusText, headers }: Response, text: string) {
+  let body: { detail?: string, errors?: Fault[] } = {}
+  try {
+    body = JSON.parse(text)
+  } catch {}
+  return new ApiError(status, body.detail ?? statusText, body.errors ?? [], headers.get('x-request-id'))
+}
+
+/**
+ * Returns whether a request can be repeated: after a network error, 429, 503, or 409, which says that the previous attempt
+ * is in progress. A DELETE is repeated only after 429, because a repeated one would delete the next record with the same id.
+ */
+function passes (method: Method, error: unknown) {
+  const status = error instanceof ApiError ? error.status : 0
+  return (method === 'DELETE' ? [429] : [0, 409, 429, 503]).includes(status)
+}
+
+function pause (milliseconds: number, signal?: AbortSignal) {
+  return new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(end, milliseconds)
+    signal?.addEventListener('abort', end)
+    function end () {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', end)
+      signal?.aborted ? reject(signal.reason) : resolve()
+    }
+  })
+}

@@ -1,0 +1,146 @@
+import { once } from 'node:events'
+import { createServer, request, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import type { FastifyInstance } from 'fastify'
+import { test, type Test } from 'tap'
+import { ApiError, createClient } from '../../src/client.js'
+import { bundledClient } from '../support/bundle.js'
+import { build } from '../support/helper.js'
+
+const item = { id: 2, name: 'Teapot 🫖', price: 24.5 }
+const user = { id: 2, name: 'Grace' }
+
+test('the client offers all operations, and a list follows the pages', async t => {
+  const { url, received } = await proxy(t, build(t))
+  const { items, users } = createClient(`${url}/`)
+  t.same(await items.create(item), item)
+  t.same(await items.create({ ...item, id: 3 }), { ...item, id: 3 })
+  t.same(await items.get(2), item)
+  t.same(await all(items.list({ pageSize: 2 })), [{ id: 1, name: 'Lamp', price: 42.5 }, item, { ...item, id: 3 }])
+  t.same(received.slice(-2).map(({ url }) => url), ['/api/items?limit=2', '/api/items?limit=2&after=Mg'])
+  t.same(await users.create(user), user)
+  t.same(await users.get(2), user)
+  t.equal(await users.delete(2), undefined)
+  t.same(await all(users.list()), [{ id: 1, name: 'Ada' }])
+})
+
+test('errors have the status, the detail, the problems and the request id of the response', async t => {
+  const { url } = await proxy(t, build(t), 502)
+  const { items } = createClient(url)
+  await t.rejects(items.get(1), { status: 502, detail: 'Bad Gateway', errors: [], requestId: null })
+  await t.rejects(items.get(9), { name: 'ApiError', message: '404 Not found', status: 404, code: 'ERR_HTTP_404', detail: 'Not found', errors: [], requestId: /./ })
+  const error = await items.create({ ...item, id: 0.5 }).catch(error => error)
+  t.ok(error instanceof ApiError)
+  t.match(error, { status: 400, errors: [{ in: 'body', path: '/id', message: 'must be an integer' }] })
+})
+
+test('a record is created once, although responses are lost and the service is overloaded', async t => {
+  const { url, received } = await proxy(t, build(t), 'refused', 'lost', 503, 429)
+  const { items } = createClient(url)
+  t.same(await items.create(item), item)
+  t.same(await all(items.list()), [{ id: 1, name: 'Lamp', price: 42.5 }, item])
+  const keys = received.slice(0, 5).map(({ headers }) => headers['idempotency-key'])
+  t.equal(new Set(keys).size, 1)
+  await items.create(item)
+  t.not(received.at(-1)?.headers['idempotency-key'], keys[0])
+})
+
+test('a request is repeated when the rate limit allows it again', async t => {
+  const { url, received } = await proxy(t, build(t, { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW: '1000' }))
+  const { items } = createClient(url)
+  await items.get(1)
+  await items.get(1)
+  t.ok(received.length > 2, `${received.length} requests`)
+})
+
+test('an error is thrown when the retries are used up, or the Retry-After is longer than a minute', async t => {
+  const { url, received } = await proxy(t, build(t), 503, 503, 'refused', { status: 429, retryAfter: '61' })
+  const { items } = createClient(url, { retries: 1 })
+  await t.rejects(items.get(1), /^503/)
+  t.equal(received.length, 2)
+  await t.rejects(createClient(url, { retries: 0 }).items.get(1), TypeError)
+  await t.rejects(items.get(1), /^429/)
+  t.equal(received.length, 4)
+})
+
+test('a DELETE is repeated only if nothing was deleted', async t => {
+  const { url, received, faults } = await proxy(t, build(t), 429)
+  const { users } = createClient(url)
+  await users.delete(1)
+  t.equal(received.length, 2)
+  for (let n = 0; n < 2; n++) await users.create(user)
+  faults.push('lost')
+  await t.rejects(users.delete(2), TypeError)
+  t.equal(received.length, 5)
+  t.same(await all(users.list()), [user])
+})
+
+test('a signal aborts a request, the wait for a retry, and a list', async t => {
+  const { url, received } = await proxy(t, build(t), { status: 503, retryAfter: '60' })
+  const { items } = createClient(url)
+  const reason = new Error('enough')
+  await t.rejects(items.create(item, { signal: AbortSignal.abort(reason) }), reason)
+  t.equal(received.length, 0)
+
+  const waiting = new AbortController()
+  const abortsLater: typeof fetch = async (...args) => {
+    const response = await fetch(...args)
+    const text = await response.text()
+    setTimeout(() => waiting.abort(reason), 50)
+    return new Response(text, response)
+  }
+  await t.rejects(createClient(url, { fetch: abortsLater }).items.get(1, waiting), reason)
+  t.equal(received.length, 1)
+
+  const listing = new AbortController()
+  await items.create(item)
+  await t.rejects(async () => {
+    for await (const { id } of items.list({ pageSize: 1, signal: listing.signal })) {
+      t.equal(id, 1)
+      listing.abort(reason)
+    }
+  }, reason)
+})
+
+test('the client sends its token', async t => {
+  const { url } = await proxy(t, build(t, { AUTH_TOKENS: 'sesame' }))
+  await t.rejects(createClient(url).items.get(1), /^401/)
+  t.match(await createClient(url, { token: 'sesame' }).items.get(1), { id: 1 })
+})
+
+test('the client is smaller than 3 kB, minified and compressed', async t => {
+  t.ok(gzipSync(bundledClient()).length < 3000, `${gzipSync(bundledClient()).length} bytes`)
+})
+
+async function all<T> (list: AsyncIterable<T>) {
+  const records: T[] = []
+  for await (const record of list) records.push(record)
+  return records
+}
+
+/** What happens to a request: an answer of the proxy, no answer, or no answer although the service has handled it. */
+type Fault = number | { status: number, retryAfter: string } | 'refused' | 'lost'
+
+/** Starts the service and a proxy in front of it. The first requests get these faults. */
+async function proxy (t: Test, app: FastifyInstance, ...faults: Fault[]) {
+  await app.listen({ port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  const received: IncomingMessage[] = []
+  const server = createServer((incoming, outgoing) => {
+    const { method, headers, url: path } = incoming
+    received.push(incoming)
+    const fault = faults.shift()
+    if (fault === 'refused') return incoming.socket.destroy()
+    if (typeof fault === 'number') return outgoing.writeHead(fault).end()
+    if (typeof fault === 'object') return outgoing.writeHead(fault.status, { 'retry-after': fault.retryAfter }).end()
+    incoming.pipe(request({ port, method, headers, path }, response => {
+      if (fault === 'lost') return incoming.socket.destroy()
+      outgoing.writeHead(response.statusCode ?? 0, response.headers)
+      response.pipe(outgoing)
+    }))
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close().closeAllConnections())
+  await once(server, 'listening')
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/api`, received, faults }
+}
