@@ -432,7 +432,7 @@ export interface operations {
             /** @description All items, or one page, in order of creation */
             200: {
                 headers: {
-                    /** @description The next page (`rel="next"`), if there are more records */
+                    /** @description The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records */
                     Link?: string;
                     [name: string]: unknown;
                 };
@@ -542,7 +542,7 @@ export interface operations {
             /** @description The stored item */
             201: {
                 headers: {
-                    /** @description The path of the item */
+                    /** @description The URL of the item, relative to the URL of the request */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -815,7 +815,7 @@ export interface operations {
             /** @description All users, or one page, in order of creation */
             200: {
                 headers: {
-                    /** @description The next page (`rel="next"`), if there are more records */
+                    /** @description The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records */
                     Link?: string;
                     [name: string]: unknown;
                 };
@@ -923,7 +923,7 @@ export interface operations {
             /** @description The stored user */
             201: {
                 headers: {
-                    /** @description The path of the user */
+                    /** @description The URL of the user, relative to the URL of the request */
                     Location?: string;
                     [name: string]: unknown;
                 };

@@ -1,0 +1,86 @@
+import { execFile } from 'node:child_process'
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { test, type Test } from 'tap'
+import { ensureBuilt } from '../support/built.js'
+import { newFolder } from '../support/folder.js'
+import { build } from '../support/helper.js'
+import { install } from '../support/install.js'
+import { examplesIn } from '../support/markdown.js'
+
+const run = promisify(execFile)
+const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+const types = 'test/clients/types'
+const [problem, typesProblem] = await Promise.all([install('test/clients'), install(types)])
+
+test('the types of the client are those of openapi.json', { skip: typesProblem }, async t => {
+  const { stdout } = await run(`${types}/node_modules/.bin/openapi-typescript`, ['openapi.json'], { env })
+  t.ok(stdout === readFileSync('src/client-types.ts', 'utf8'), 'run npm run openapi')
+})
+
+test('clients of seven generators compile in strict mode and can use every operation', { skip: problem, timeout: 240_000 }, async t => {
+  ensureBuilt()
+  const url = await serve(t)
+  const folder = newFolder(t)
+  cpSync('test/clients/use', folder, { recursive: true })
+  mkdirSync(`${folder}/generated`)
+  symlinkSync(resolve('test/clients/node_modules'), `${folder}/node_modules`)
+  const [{ code = '' } = {}] = examplesIn('docs/client.md')
+  writeFileSync(`${folder}/example.ts`, code.replace('http://127.0.0.1:3000', url))
+  writeFileSync(`${folder}/package.json`, '{"type":"module"}')
+  writeFileSync(`${folder}/tsconfig.json`, JSON.stringify({
+    compilerOptions: {
+      strict: true,
+      noUncheckedIndexedAccess: true,
+      skipLibCheck: true, // the generated code is no library
+      noEmit: true,
+      allowImportingTsExtensions: true,
+      module: 'esnext',
+      moduleResolution: 'bundler',
+      target: 'es2022',
+      lib: ['es2023', 'dom', 'dom.iterable'],
+      types: [],
+      paths: { 'fastify-items-users/client': [resolve('dist/src/client')] }
+    },
+    files: ['main.ts', 'example.ts']
+  }))
+  await run(process.execPath, [resolve('test/clients/generate.js'), `${url}/openapi.json`], { env, cwd: `${folder}/generated` })
+
+  const bundle = ['main.ts', 'example.ts', '--bundle', '--platform=node', '--format=esm', '--outdir=out', '--out-extension:.js=.mjs', '--log-level=error']
+  const [{ stdout: faults }] = await Promise.all([
+    run(resolve('node_modules/.bin/tsc'), [], { env, cwd: folder }).catch(error => error),
+    run(resolve('node_modules/.bin/esbuild'), bundle, { env, cwd: folder })
+  ])
+  t.equal(faults, '')
+
+  const { stdout } = await run(process.execPath, ['out/main.mjs'], { env, cwd: folder })
+  const outcomes = stdout.trim().split('\n').map(line => JSON.parse(line))
+  t.equal(outcomes.length, 7)
+  for (const [n, { name, ...outcome }] of outcomes.entries()) {
+    const item = { id: 100 + n, name: `${name} 🫖`, price: 24.5 }
+    t.match(outcome, {
+      repeated: item,
+      found: [item],
+      got: item,
+      deleted: 204,
+      problems: [{ in: 'body', path: '/id', message: 'must be an integer' }],
+      detail: 'Not found'
+    }, name)
+  }
+  t.equal((await run(process.execPath, ['out/example.mjs'], { env, cwd: folder })).stdout.split('\n').slice(-2, -1)[0], '404 Not found', 'docs/client.md')
+})
+
+test('Postman imports the document, and all its requests succeed', { skip: problem }, async t => {
+  const { stdout } = await run(process.execPath, ['test/clients/postman.js', `${await serve(t)}/openapi.json`], { env })
+  const answers = stdout.trim().split('\n')
+  t.equal(answers.length, 9)
+  for (const answer of answers) t.match(answer, / 20[014]$/)
+})
+
+async function serve (t: Test) {
+  const app = build(t)
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  return `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`
+}

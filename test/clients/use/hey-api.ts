@@ -1,0 +1,26 @@
+import { createItem, createUser, deleteUser, getItem, listItems } from './generated/hey/index.js'
+import type { Client } from './main.js'
+
+export const heyApi: Client = {
+  async page (query) {
+    const { data, response } = await listItems({ query })
+    return { items: data, link: response?.headers.get('link') }
+  },
+  async create (body, key) {
+    return (await createItem({ body, headers: { 'Idempotency-Key': key } })).data
+  },
+  async get (id) {
+    return (await getItem({ path: { item_id: id } })).data
+  },
+  async deleteUser (body) {
+    await createUser({ body })
+    return (await deleteUser({ path: { id: body.id } })).response?.status ?? 0
+  },
+  async problems (body) {
+    const { error } = await createItem({ body })
+    return error && 'errors' in error ? error.errors : undefined
+  },
+  async detail (id) {
+    return (await getItem({ path: { item_id: id } })).error?.detail
+  }
+}

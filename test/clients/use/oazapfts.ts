@@ -1,0 +1,24 @@
+import { ok } from '@oazapfts/runtime'
+import { createItem, createUser, deleteUser, getItem, listItems } from './generated/oazapfts.js'
+import type { Client } from './main.js'
+
+export const oazapfts: Client = {
+  async page (query) {
+    const response = await listItems(query)
+    return { items: await ok(Promise.resolve(response)), link: response.headers.get('link') }
+  },
+  create: (item, idempotencyKey) => ok(createItem(item, { idempotencyKey })),
+  get: id => ok(getItem(id)),
+  async deleteUser (user) {
+    await createUser(user)
+    return (await deleteUser(user.id)).status
+  },
+  async problems (item) {
+    const { data } = await createItem(item)
+    return 'errors' in data ? data.errors : undefined
+  },
+  async detail (id) {
+    const { data } = await getItem(id)
+    return 'detail' in data ? data.detail : undefined
+  }
+}

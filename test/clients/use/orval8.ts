@@ -1,0 +1,30 @@
+import { createItem, createUser, deleteUser, getItem, listItems } from './generated/orval8/fetch.js'
+import { CreateItemBody, ListItemsResponse } from './generated/orval8/zod.js'
+import type { Client } from './main.js'
+
+export const orval8: Client = {
+  async page (query) {
+    const { data, headers } = await listItems(query)
+    return { items: ListItemsResponse.parse(data), link: headers.get('link') }
+  },
+  async create (item, key) {
+    const { status, data } = await createItem(CreateItemBody.parse(item), { headers: { 'Idempotency-Key': key } })
+    return status === 201 ? data : undefined
+  },
+  async get (id) {
+    const { status, data } = await getItem(id)
+    return status === 200 ? data : undefined
+  },
+  async deleteUser (user) {
+    await createUser(user)
+    return (await deleteUser(user.id)).status
+  },
+  async problems (item) {
+    const { status, data } = await createItem(item)
+    return status === 400 ? data.errors : undefined
+  },
+  async detail (id) {
+    const { status, data } = await getItem(id)
+    return status === 404 ? data.detail : undefined
+  }
+}
