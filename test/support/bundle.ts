@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
+import { resolve } from 'node:path'
 
 /** The client as one minified ES module. */
 export function bundledClient () {
-  return execFileSync('node_modules/.bin/esbuild', ['src/client.ts', '--bundle', '--minify', '--format=esm', '--log-level=error'])
+  return execFileSync(resolve('node_modules/.bin/esbuild'), ['src/client.ts', '--bundle', '--minify', '--format=esm', '--log-level=error'])
 }
