@@ -48,10 +48,11 @@ export default fp<DocsOptions>(async function docs (app, options) {
     refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
   })
 
-  app.get(document, { schema: { hide: true } }, async function openapi ({ protocol, host }) {
+  app.get(document, { schema: { hide: true } }, async function openapi ({ protocol, host, query }) {
     const generated = app.swagger()
-    // Most generators need an absolute URL. A request without a Host header gets the relative one.
-    return host && !options.servers ? { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] } : generated
+    // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
+    const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
+    return isAsConfigured ? generated : { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] }
   })
 
   app.register(pages, { title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })

@@ -61,7 +61,7 @@ const script = `const url = new URL(document.currentScript.dataset.document, loc
 fetch(url).then(response => response.json()).then(api => {
   for (const server of api.servers) server.url = new URL(server.url, url).href.replace(/\\/$/, '')
   const theme = matchMedia('(prefers-color-scheme: dark)').matches ? ${JSON.stringify(dark)} : {}
-  Redoc.init(api, { theme, downloadUrls: [{ url: url.href }] }, document.getElementById('redoc'))
+  Redoc.init(api, { theme, downloadUrls: [{ url: url.origin + url.pathname }] }, document.getElementById('redoc'))
 })
 `
 
@@ -102,7 +102,7 @@ ${darkStyle}
 <body>
 <div id="redoc"></div>
 <script src="${linkTo(`${prefix}/redoc.standalone.js`)}"></script>
-<script src="${linkTo(`${prefix}/init.js`)}" data-document="${linkTo(document)}"></script>
+<script src="${linkTo(`${prefix}/init.js`)}" data-document="${linkTo(document)}?relative"></script>
 </body>
 </html>
 `

@@ -202,72 +202,6 @@ test('operation ids are unique with several prefixes', async t => {
   t.equal(new Set(ids).size, 28)
 })
 
-test('the document has a server with an absolute URL, which generators need', async t => {
-  const app = build(t, { TRUST_PROXY: '127.0.0.1' })
-  const serverFor = async (headers: Record<string, string>) => (await app.inject({ url: '/openapi.json', headers })).json().servers[0].url
-  t.equal(await serverFor({ host: 'localhost:3000' }), 'http://localhost:3000')
-  t.equal(await serverFor({ 'x-forwarded-host': 'example.com', 'x-forwarded-proto': 'https' }), 'https://example.com')
-})
-
-test('programs in other languages can read all patterns and formats of the document', async t => {
-  const { components: { schemas: { Item } }, ...document } = JSON.parse(await readFile('openapi.json', 'utf8'))
-  const patterns = JSON.stringify(document).matchAll(/"pattern":("[^"]+")/g)
-  t.same(new Set(Array.from(patterns, ([, pattern]) => JSON.parse(String(pattern)))), new Set(['^[!-~]{1,255}$']))
-  const { id, name, price } = Item.properties
-  t.same([id.format, name.pattern, price.format], ['int64', undefined, 'double'])
-})
-
-test('the examples of every operation work when they are sent', async t => {
-  const app = build(t)
-  const document = (await app.inject('/openapi.json')).json()
-  for (const { method, path, operation } of operationsOf(document)) {
-    const { parameters = [], requestBody, responses } = operation
-    const sent = parameters.map((parameter: any) => ({ ...parameter, example: parameter.example ?? parameter.schema.examples[0] }))
-    const examplesIn = (place: string) => Object.fromEntries(sent.filter((parameter: any) => parameter.in === place).map(({ name, example }: any) => [name, example]))
-    const inPath = examplesIn('path')
-    const response = await app.inject({
-      method,
-      url: path.replace(/{(\w+)}/g, (_, name) => inPath[name]),
-      query: examplesIn('query'),
-      headers: examplesIn('header'),
-      payload: requestBody?.content['application/json'].example
-    })
-    const example = responses[response.statusCode]?.content?.['application/json'].example
-    t.ok(response.statusCode < 300, `${method} ${path}: ${response.statusCode}`)
-    if (example?.id) t.equal(response.json().id, example.id, `the response of ${method} ${path} has the id of its example`)
-  }
-})
-
-test('the 400 example of every operation is the response to such a request', async t => {
-  const app = build(t)
-  const document = (await app.inject('/openapi.json')).json()
-  for (const { method, path, operation: { requestBody, responses } } of operationsOf(document)) {
-    if (!path.startsWith('/api')) continue // only malformed HTTP is invalid there
-    const { schema, example } = requestBody?.content['application/json'] ?? {}
-    const required = document.components.schemas[schema?.$ref.split('/').at(-1)]?.required.at(-1)
-    const response = await app.inject({
-      method,
-      url: path.replace(/{\w+}/, 'x'),
-      query: { limit: '0' },
-      payload: example && { ...example, [required]: undefined }
-    })
-    t.same(response.json(), responses[400].content['application/json'].example, `${method} ${path}`)
-  }
-})
-
-test('every path of a host declares the parameters of its prefix', async t => {
-  const app = host(t)
-  await app.register(docs)
-  app.register(itemsUsers, { prefix: '/:tenant/:region(^eu|us$)/api' })
-  const document = (await app.inject('/openapi.json')).json()
-  for (const { path, operation } of operationsOf(document)) {
-    const declared = operation.parameters.filter((parameter: any) => parameter.in === 'path').map(({ name }: any) => name)
-    t.same(declared, Array.from(path.matchAll(/{(\w+)}/g), ([, name]) => name), path)
-  }
-  t.equal((await app.inject('/red/eu/api/items/1')).statusCode, 200)
-  t.same((await app.inject('/red/eu/api/items/x')).json().errors, [{ in: 'path', path: '/item_id', message: 'must be an integer' }])
-})
-
 test('in a browser', { timeout: 120_000 }, async t => {
   const browser = await launch(t).catch((error: Error) => error)
   if (browser instanceof Error) {
@@ -404,11 +338,6 @@ async function proxy (t: Test, port: number, prefix: string) {
   t.teardown(() => server.close())
   await once(server, 'listening')
   return (server.address() as AddressInfo).port
-}
-
-function operationsOf ({ paths }: { paths: Record<string, Record<string, any>> }) {
-  return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase() as 'GET', operation })))
 }
 
 function host (t: Test) {
