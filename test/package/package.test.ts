@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import tap, { test } from 'tap'
@@ -133,6 +134,8 @@ test('the lockfile pins every package, and no production package is deprecated o
   for (const dependency of Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })) t.ok(production.includes(`node_modules/${dependency}`), dependency)
   t.same(names(({ dev, deprecated }) => !dev && deprecated !== undefined), [])
   t.same(names(({ dev, hasInstallScript }) => !dev && hasInstallScript), [])
+  const { satisfies } = createRequire(import.meta.resolve('fastify'))('semver')
+  t.same(names(({ engines }) => !satisfies('20.19.0', Object(engines).node ?? '*')), [], 'all support the oldest Node in engines')
   for (const name of production) {
     const installed = read(`${name}/package.json`)
     if (!installed) continue // for another machine
