@@ -2,7 +2,7 @@ import Fastify, { type FastifyRequest } from 'fastify'
 import { describe, expect, test } from 'tstyche'
 import itemsUsers, {
   auth, items, rateLimit, memory, metrics, stores, users, Item, User,
-  type List, type Page, type Metrics, type Store, type Stores
+  type Health, type List, type Page, type Metrics, type Store, type Stores
 } from '../../../src/index.js'
 
 const app = Fastify()
@@ -70,8 +70,9 @@ describe('decorators', () => {
   })
 
   test('of the probes and the metrics', () => {
-    expect(app.addReadinessCheck).type.toBeCallableWith(async () => {})
-    expect(app.markNotReady).type.toBe<() => void>()
+    expect(app.getDecorator<Health['addReadinessCheck']>('addReadinessCheck')).type.toBeCallableWith(async () => {})
+    expect(app.getDecorator<Health['markNotReady']>('markNotReady')).type.toBe<() => void>()
+    expect(app).type.not.toHaveProperty('markNotReady')
     expect(app.getDecorator<Metrics>('metrics').observeStore('items', itemStore)).type.toBe<Store<Item>>()
   })
 })
