@@ -5,11 +5,11 @@ import { promisify } from 'node:util'
 import { test } from 'tap'
 import { newFolder } from '../support/folder.js'
 import { hostEnv as env, hostFolder } from '../support/host-folder.js'
-import { install } from '../support/install.js'
+import { installTools } from '../support/tools.js'
 
 const run = promisify(execFile)
 const bundlers = 'test/package/bundlers'
-const skip = await install(bundlers)
+const skip = await installTools(bundlers)
 
 /** The bundles of test/package/bundlers/build.js. */
 const bundles = {
