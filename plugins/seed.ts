@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Type, type TObject } from '@sinclair/typebox'
 import { Ajv, type ErrorObject } from 'ajv'
 import { fault } from './http/faults.js'
-import { ajvOptions } from './http/validation.js'
+import { checkingText, recordOptions } from './http/validation.js'
 import { StartupError, type Collection, type HasId } from './stores/store.js'
 
 /** The initial records of new collections, by the name of the collection. */
@@ -49,7 +49,7 @@ function parsed (file: string) {
 
 /** The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot store. */
 function faultsOf (schema: TObject, records: unknown) {
-  const validate = new Ajv({ ...ajvOptions, removeAdditional: false }).compile(Type.Array(schema))
+  const validate = new Ajv({ ...recordOptions, removeAdditional: false }).compile(checkingText(Type.Array(schema)))
   const faults = validate(records) ? [] : (validate.errors as ErrorObject[]).map(fault)
   for (const [n, record] of Object.entries(Object(records))) {
     for (const [field, value] of Object.entries(Object(record))) {

@@ -47,7 +47,7 @@ export default fp<AuthOptions>(async function auth (app, options) {
   if (securityScheme !== undefined) {
     app.addHook('onRoute', function addSecurity (route) {
       // A route needs all schemes of an entry, for example those of two scopes with `auth`.
-      const { security = [{}] } = route.schema ?? {}
+      const { security = [{}] } = { ...route.schema }
       route.schema = { ...route.schema, security: security.map(schemes => ({ ...schemes, [securityScheme]: [] })) }
     })
   }

@@ -12,7 +12,7 @@ export default fp(async function operationIds (app) {
 
   app.addHook('onRoute', function makeUnique (route) {
     const { operationId, tags = [], ...schema } = { ...route.schema }
-    if (operationId?.startsWith(idOf(''))) return // Fastify calls it again for the HEAD route of a GET route
+    if (String(operationId).startsWith(idOf(''))) return // Fastify calls it again for the HEAD route of a GET route
     route.schema = {
       ...schema,
       operationId: idOf(`${operationId}${suffix}`),

@@ -5,6 +5,15 @@ import { invalid } from './errors.js'
 import { fault, parts } from './faults.js'
 import { metadata } from './plugin.js'
 
+/** Rejects lone surrogates, which UTF-8 cannot represent. */
+const isWellFormed = {
+  keyword: 'isWellFormed',
+  type: 'string',
+  validate: (_schema: true, text: string) => text.isWellFormed(),
+  errors: false,
+  error: { message: 'must be well-formed Unicode text' }
+} as const
+
 /** Ajv options. Ajv does not check our schemas against the meta schema, because that makes the start slower. */
 export const ajvOptions = {
   allErrors: true,
@@ -14,12 +23,15 @@ export const ajvOptions = {
   validateSchema: false
 } as const
 
+/** Ajv options for records. The formats are for other programs. */
+export const recordOptions = { ...ajvOptions, formats: { int64: true, double: true } as const, keywords: [isWellFormed] }
+
 /**
  * Validates the routes of its scope with one strict Ajv, whatever compilers, Ajv options and shared schemas the host
  * uses for its own routes. Stores return records as JSON, so only error bodies are left to serialize.
  */
 export default fp(async function validation (app) {
-  const ajv = new Ajv({ ...ajvOptions, coerceTypes: false, formats: { int64: true, double: true }, keywords: [isWellFormed] })
+  const ajv = new Ajv({ ...recordOptions, coerceTypes: false })
   const shared: Record<string, TSchema> = {}
 
   app.setSchemaController({
@@ -59,17 +71,8 @@ export default fp(async function validation (app) {
   })
 }, metadata('validation'))
 
-/** Rejects lone surrogates, which UTF-8 cannot represent. */
-const isWellFormed = {
-  keyword: 'isWellFormed',
-  type: 'string',
-  validate: (_schema: true, text: string) => text.isWellFormed(),
-  errors: false,
-  error: { message: 'must be well-formed Unicode text' }
-} as const
-
 /** Adds our keyword to all strings of a schema. It is not in the schema itself, because other programs do not know it. */
-function checkingText<T extends TSchema> (schema: T): T {
+export function checkingText<T extends TSchema> (schema: T): T {
   return JSON.parse(JSON.stringify(schema), (_key, value) => value?.type === 'string' ? { ...value, isWellFormed: true } : value)
 }
 

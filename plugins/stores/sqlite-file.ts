@@ -38,6 +38,7 @@ export function lockFile (path: string, connect: Connect) {
   const file = `${path}-lock`
   const use = uses.get(path) ?? { count: 0, lock: connect(file, 0) }
   try {
+    /* c8 ignore next -- each version of Node has one SQLite */
     if (use.count === 0) use.lock.exec(canShare(use.lock) ? 'begin; select * from sqlite_schema' : 'begin exclusive')
   } catch (error) {
     use.lock.close()

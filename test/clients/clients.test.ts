@@ -7,14 +7,13 @@ import { test, type Test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
-import { install } from '../support/install.js'
 import { examplesIn } from '../support/markdown.js'
 import { installTools } from '../support/tools.js'
 
 const run = promisify(execFile)
 const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 const types = 'test/clients/types'
-const [problem, typesProblem] = await Promise.all([installTools('test/clients'), install(types)])
+const [problem, typesProblem] = await Promise.all([installTools('test/clients'), installTools(types)])
 
 test('the types of the client are those of openapi.json', { skip: typesProblem }, async t => {
   const { stdout } = await run(`${types}/node_modules/.bin/openapi-typescript`, ['openapi.json'], { env })

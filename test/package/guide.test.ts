@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import { test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
+import { withoutTools } from '../support/tools.js'
 
 const run = promisify(execFile)
 const env = {
@@ -12,7 +13,7 @@ const env = {
   NODE_OPTIONS: ''
 }
 
-test('the guide "Add a collection" leads to a third collection on all engines', { timeout: 240_000 }, async t => {
+test('the guide "Add a collection" leads to a third collection on all engines', { skip: withoutTools, timeout: 240_000 }, async t => {
   ensureBuilt()
   const folder = newFolder(t)
   for (const path of ['src', 'plugins', 'schemas', 'test', 'scripts', 'dist', 'package.json', 'tsconfig.json', 'openapi.json']) {

@@ -196,6 +196,7 @@ test('no path leads to other files of the machine, however it is written', async
   const notHttp = invalidBody('request', ['', 'must be well-formed HTTP'])
   const notFound = { detail: 'Path not found' }
   const forbidden = { detail: 'Forbidden' }
+  const badRequest = { detail: 'Bad Request', errors: [{ in: 'request', path: '', message: 'Bad Request' }] }
   const noInteger = invalidBody('path', ['/item_id', 'must be an integer'])
   const up = '../'.repeat(12)
   for (const [status, body, targets] of [
@@ -204,14 +205,15 @@ test('no path leads to other files of the machine, however it is written', async
       '/package.json', '/etc/passwd', '/api/items/1/2', '/api/items\\1', '/API/items', '/api/items;x=1', '/docs/../../package.json',
       '/docs/static/..%2f..%2fpackage.json', '/docs/static/%2e%2e%2f%2e%2e%2fpackage.json', '/docs/static/%252e%252e%252fpackage.json',
       '/redoc/..%2f..%2fpackage.json', '/redoc/%2fetc%2fpasswd', '/redoc/redoc.standalone.js/x', '/redoc/.git/config',
+      '/redoc/../package.json', '/redoc/../../package.json', `/redoc/${up}etc/passwd`, '/redoc/%2e%2e/%2e%2e/package.json', '/redoc/..\\..\\package.json',
+      '/redoc//etc/passwd', '/redoc/....//....//package.json', '/redoc/redoc.standalone.js%00', '/redoc/.', `/redoc/${'x'.repeat(300)}`,
       'http://x/../etc/passwd', 'file:///etc/passwd', 'https://x/docs/static/..%2f..%2fpackage.json'
     ]],
     [403, forbidden, [
       '/docs/static/../package.json', `/docs/static/${up}etc/passwd`, '/docs/static/%2e%2e/package.json', '/docs/static/%2e%2e/%2e%2e/%2e%2e/package.json',
-      '/docs/static/..\\..\\package.json', '/docs/static/..%5c..%5cpackage.json', '/docs/static/index.html%00.png', '/docs/static/%00',
-      '/redoc/../package.json', '/redoc/../../package.json', `/redoc/${up}etc/passwd`, '/redoc/%2e%2e/%2e%2e/package.json', '/redoc/..\\..\\package.json',
-      '/redoc//etc/passwd', '/redoc/....//....//package.json', '/redoc/redoc.standalone.js%00', '/redoc/.', `/redoc/${'x'.repeat(300)}`
+      '/docs/static/..\\..\\package.json', '/docs/static/..%5c..%5cpackage.json'
     ]],
+    [400, badRequest, ['/docs/static/index.html%00.png', '/docs/static/%00']],
     [400, noInteger, ['/api/items/%2e%2e%2f', '/api/items/..%2f..', '/api/items/1%00', '/api/items/%00', '/api/items/1;x=1', '/api/items/..']],
     [400, invalidUrl, ['/api/items/%c0%ae%c0%ae', '/redoc/%c0%ae%c0%ae%c0%afpackage.json', '/docs/static/%c0%ae%c0%ae/package.json', '/redoc/%e0%80%ae', '/redoc/%ff', '/%']],
     [400, notHttp, ['\\api\\items', 'api/items', '../package.json', '?', '/redoc/\xff', '/redoc/\xc0\xae\xc0\xae/package.json', '/api/items /1']]
