@@ -1,12 +1,12 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { install } from '../support/install.js'
 import { uncovered } from '../support/process.js'
+import { installTools } from '../support/tools.js'
 
 const run = promisify(execFile)
 const tools = 'test/docs/tools'
-const skip = await install(tools)
+const skip = await installTools(tools)
 const pages = ['*.md', 'docs/*.md']
 
 test('the documentation is valid Markdown', { skip }, async t => {

@@ -9,18 +9,17 @@ import { test, type Test } from 'tap'
 import { DocsOptions } from '../../plugins/docs/options.js'
 import { StoresOptions } from '../../plugins/stores.js'
 import { hostEnv as env, hostFolder, tarball } from '../support/host-folder.js'
-import { install } from '../support/install.js'
 import { invalidBody } from '../support/helper.js'
 import { examplesIn, pages } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
-import { withoutTools } from '../support/tools.js'
+import { installTools, withoutTools } from '../support/tools.js'
 
 const run = promisify(execFile)
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
 
 const tools = 'test/package/tools'
-const problem = await install(tools)
+const problem = await installTools(tools)
 
 const folder = await hostFolder('5')
 
@@ -180,7 +179,7 @@ test('a strict TypeScript host and the code examples in the documentation compil
   }
 })
 
-test('the host and the examples compile with TypeScript 5.4 to 7.0, all module resolutions and the oldest Fastify', { skip: withoutTools ?? problem }, async t => {
+test('the host and the examples compile with TypeScript 5.4 to 7.0, all module resolutions and the oldest Fastify', { skip: problem }, async t => {
   const examples = readdirSync(folder).filter(file => /^example-\d+\.ts$/.test(file))
   const [oldTypeScript, newTypeScript] = ['typescript-oldest', 'typescript-newest'].map(name => `${tools}/node_modules/${name}`)
   for (const [compiler = '', resolution] of [
@@ -243,7 +242,7 @@ test('closing a host closes the stores, and its process can exit', async t => {
   t.equal(stdout, '0\n', 'all is in the file')
 })
 
-test('the types are found by every kind of module resolution', { skip: withoutTools ?? problem }, async t => {
+test('the types are found by every kind of module resolution', { skip: problem }, async t => {
   // It exits with 1 where there is a problem.
   await t.resolves(run(`${tools}/node_modules/.bin/attw`, [join(folder, tarball), '--profile', 'esm-only'], { env }))
 })

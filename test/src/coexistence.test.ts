@@ -15,7 +15,7 @@ import pages from '../../plugins/docs/pages.js'
 import itemsUsers, { auth, docs, errors, type DocsOptions } from '../../src/index.js'
 import { ensureRedoc } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
-import { install } from '../support/install.js'
+import { installTools } from '../support/tools.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const tools = 'test/package/tools'
@@ -73,7 +73,7 @@ test('the plugin can be registered twice under one prefix with constraints', asy
   t.equal((await versions.inject({ method: 'PUT', url: '/api/items' })).statusCode, 404)
 })
 
-const problem = await install(tools)
+const problem = await installTools(tools)
 
 test('@fastify/response-validation at the root validates the routes of the host only', { skip: problem }, async t => {
   const app = host(t)
