@@ -8,6 +8,11 @@ const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.tes
 
 export const mutants = [
   // Validation
+  ...inFile('plugins/http/faults.ts', http, [
+    ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
+    ['?? `a ${params.type}`', '?? `an ${params.type}`'],
+    ["keyword === 'required' ?", "keyword === 'type' ?"]
+  ]),
   ...inFile('plugins/http/validation.ts', http, [
     ['allErrors: true', 'allErrors: false'],
     ["removeAdditional: 'all'", 'removeAdditional: false'],
@@ -15,10 +20,7 @@ export const mutants = [
     ['/^-?\\d+$/', '/^\\d+$/'],
     ['/^-?\\d+$/', '/-?\\d+/'],
     ['return check(pick(data, names))', 'return check(data)'],
-    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)'],
-    ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
-    ['?? `a ${params.type}`', '?? `an ${params.type}`'],
-    ["keyword === 'required' ?", "keyword === 'type' ?"]
+    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)']
   ]),
   ...inFile('plugins/http/json-body.ts', http, [
     ["getDefaultJsonParser('error', 'error')", "getDefaultJsonParser('remove', 'error')"],
@@ -90,12 +92,12 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/sqlite.ts', databases, [
     ["database.exec('begin immediate')", "database.exec('begin')"],
-    ["if (database.inTransaction) database.exec('rollback')", ''],
+    ["if (database.isTransaction) database.exec('rollback')", ''],
     ['where id = ? order by position limit 1)`)', 'where id = ? order by position desc limit 1)`)'],
-    ['if (!hasId(given)) statements.keepLastId.run([record.id])', ''],
-    ['if (database.inTransaction) statements.releaseKey.run([key])', ''],
+    ['if (!hasId(given)) statements.keepLastId.run(record.id)', ''],
+    ['if (database.isTransaction) statements.releaseKey.run(key)', ''],
     ['if (inodeOf(path) !== inode) throw', 'if (inode === undefined) throw'],
-    ['return isOutage ? new StoreUnavailableError(error) : error', 'return error'],
+    ['return isOutage(error) ? new StoreUnavailableError(error) : error', 'return error'],
     ['reader.prepare(`select 1 from ${table} limit 1`).get()', '']
   ]),
   ...inFile('plugins/stores/postgres.ts', databases, [
