@@ -28,6 +28,7 @@ export function queryOf (request: FastifyRequest) {
 
 /** Returns whether the app reads a semicolon as the start of the query. */
 function hasSemicolonDelimiter ({ server: { initialConfig } }: FastifyRequest) {
-  const { useSemicolonDelimiter, routerOptions }: { useSemicolonDelimiter?: boolean, routerOptions?: object } = initialConfig
-  return useSemicolonDelimiter || Object(routerOptions).useSemicolonDelimiter === true
+  const { routerOptions }: { routerOptions?: object } = initialConfig
+  /* c8 ignore next -- older versions of Fastify have no `routerOptions`, and newer ones warn if the option is read elsewhere */
+  return Object(routerOptions ?? initialConfig).useSemicolonDelimiter === true
 }
