@@ -113,6 +113,7 @@ test('two registrations have separate collections or share them', async t => {
     const ids = Object.values<any>(document.paths).flatMap(methods => Object.values<any>(methods).map(({ operationId }) => operationId))
     t.equal(new Set(ids).size, ids.length)
     t.ok(ids.includes('listItemsApiV1') && ids.includes('listItemsApiV2'))
+    if (!share) continue
     const file = join(folder, 'twice.json')
     writeFileSync(file, JSON.stringify(document))
     t.match((await run('node_modules/.bin/redocly', ['lint', file], { env })).stderr, /is valid/)
