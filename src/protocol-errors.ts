@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
+import { genReqId } from '../plugins/http/request-id.js'
 import { jsonType, noCache } from '../plugins/http/responses.js'
 import { details, type ErrorBody, type Fault } from '../schemas/errors.js'
 import { currentResponse, isRefused, newestResponse, type Connection } from './connections.js'
@@ -40,7 +40,7 @@ export function clientErrorHandler (this: FastifyInstance, error: ConnectionErro
   if (socket.destroyed || socket[isRefused]) return // the connection is closed or about to be closed
   socket[isRefused] = true
   const { status, body } = error instanceof ProtocolError ? error : parserError(error)
-  const reqId = randomUUID()
+  const reqId = genReqId({ headers: {} })
   this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request rejected')
   answer()
 
