@@ -19,6 +19,7 @@ const post = { method: 'POST', path: '/api/items', body: item(2) }
 const keyed = { ...post, uniqueHeader: 'idempotency-key' }
 const unkeyed = { ...post, uniqueHeader: 'x-another-header' } // so that the client does the same work
 const get = { path: '/api/items/1' }
+const list = { path: '/api/items' }
 const limits = { timeout: 5000, poolSize: 10 }
 
 register()
@@ -61,6 +62,8 @@ export async function measureEngines (rounds, progress) {
     ['POST on SQLite, to one transaction an insert', 5, () => onSqlite(post), () => rate(() => insertOne.run([]))],
     ['the same without HTTP: `append` from 64 callers', 5, () => appendRate(stores[1]), () => rate(() => insertOne.run([]))],
     ['GET one on SQLite, to memory', 0.7, () => onSqlite(get), () => onMemory(get)],
+    ['304 for the list on PostgreSQL, to GET one', 0.8, async () => onPostgres(await stored(4600)), () => onPostgres(get)],
+    ['304 for the list on SQLite, to GET one', 0.8, async () => onSqlite(await stored(4601)), () => onSqlite(get)],
     ...has('wrk')
       ? [
           ['POST with idempotency keys on PostgreSQL, to POST', 0.5, () => onPostgres(keyed), () => onPostgres(unkeyed)],
@@ -101,6 +104,12 @@ export async function measureEngines (rounds, progress) {
     await pool.end()
     return result
   }
+}
+
+/** A request for a list that the client has stored. */
+async function stored (port) {
+  const { headers } = await fetch(`http://127.0.0.1:${port}${list.path}`, { method: 'HEAD' })
+  return { ...list, headers: { 'if-none-match': headers.get('etag') } }
 }
 
 function environment (url) {

@@ -25,16 +25,18 @@ export const pinned = (core, command) => has('taskset') ? ['taskset', '-c', Stri
 const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
 
 /** Requests per second, measured for some seconds. */
-export async function measure (port, { method = 'GET', path, body, uniqueHeader }, seconds) {
+export async function measure (port, { method = 'GET', path, body, uniqueHeader, headers = {} }, seconds) {
   const url = `http://127.0.0.1:${port}${path}`
   if (!has('wrk')) {
-    const args = ['-j', '-c', connections, '-d', seconds, '-m', method, ...body ? ['-b', body, '-H', 'content-type=application/json'] : [], url]
+    const fields = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}=${value}`])
+    const args = ['-j', ...fields, '-c', connections, '-d', seconds, '-m', method, ...body ? ['-b', body, '-H', 'content-type=application/json'] : [], url]
     const [command, ...rest] = pinned(1, ['node', 'node_modules/autocannon/autocannon.js', ...args.map(String)])
     const { stdout } = await run(command, rest, { maxBuffer: 1 << 26 })
     return JSON.parse(stdout).requests.average
   }
   const script = join(scripts, 'request.lua')
   writeFileSync(script, `wrk.method = '${method}'\n` +
+    Object.entries(headers).map(([name, value]) => `wrk.headers['${name}'] = '${value}'\n`).join('') +
     (body ? `wrk.body = '${body}'\nwrk.headers['content-type'] = 'application/json'\n` : '') +
     (uniqueHeader ? `local n = 0\nrequest = function () n = n + 1; wrk.headers['${uniqueHeader}'] = '${randomUUID()}-' .. n; return wrk.format() end\n` : ''))
   const [command, ...rest] = pinned(1, ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url])

@@ -4,7 +4,7 @@ import { cpus, arch, platform } from 'node:os'
 
 const ours = 'fastify-items-users'
 
-export function report ({ results, growth, million, engines, startup, rounds }) {
+export function report ({ results, caching, growth, million, engines, startup, rounds }) {
   const peers = [...new Set(results.flatMap(({ figures }) => Object.keys(figures)))]
   const rows = results.map(result => {
     const base = result.figures[result.against] ?? result.figures['node:http']
@@ -23,6 +23,16 @@ ${rows.map(({ name, ratios, reach }) =>
   `| ${name} | ${peers.map(peer => show(ratios[peer])).join(' | ')} | ${reach ? `≥ ${reach.toFixed(2)}` : 'as GET one'} |`).join('\n')}
 
 A dash means that the server does not send the same bytes.
+
+## Compression and conditional requests
+
+A list of 10,000 records.
+
+| workload | ratio | goal |
+|---|---|---|
+${caching.ratios.map(({ name, ratios, reach, most }) => `| ${name} | ${median(ratios).toFixed(2)} | ${reach ? `≥ ${reach}` : `≤ ${most}`} |`).join('\n')}
+
+The 99th percentile of GET one is ${caching.p99.toFixed(1)} ms while the list is changed and read with gzip without a pause (goal: < 20 ms).
 
 ## Size of the collection
 

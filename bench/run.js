@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { measureCaching } from './caching.js'
 import { measureEngines } from './engines.js'
 import { fill, has, item, measure, pinned } from './load.js'
 import { measureMillion } from './million/measure.js'
@@ -65,6 +66,7 @@ for (const workload of workloads) {
 }
 running.forEach(child => child.kill())
 
+const caching = await measureCaching({ rounds, progress, start, service, folder })
 const growth = await measureGrowth()
 progress('a million records')
 const million = await measureMillion()
@@ -75,14 +77,14 @@ for (let round = 1; round <= rounds; round++) {
   startup.push(await timeToAnswer(service[1], 4200 + round) / await timeToAnswer('servers/swagger-ui.js', 4300 + round))
 }
 progress('')
-report({ results, growth, million, engines, startup, rounds })
+report({ results, caching, growth, million, engines, startup, rounds })
 process.exit()
 
 async function start (server, port) {
   const [command, ...args] = pinned(0, server.takesPort ? [...server.command, String(port)] : server.command)
   const output = server.output ? openSync(server.output, 'w') : 'ignore'
   const child = spawn(command, args, {
-    env: { ...process.env, ...server.env, PORT: String(port), LIST: list },
+    env: { ...process.env, LIST: list, ...server.env, PORT: String(port) },
     stdio: ['ignore', output, 'inherit']
   })
   running.push(child)

@@ -39,8 +39,9 @@ export function storeOfRequest<T extends HasId> (app: FastifyInstance, storeFor:
     first: id => store().first(id),
     list: () => store().list(),
     page: (...args) => store().page(...args),
-    removeFirst: id => store().removeFirst(id),
-    size: () => store().size()
+    removeFirst: (...args) => store().removeFirst(...args),
+    size: () => store().size(),
+    version: () => store().version?.()
   }
 }
 

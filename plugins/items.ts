@@ -5,11 +5,12 @@ import { ref } from '../schemas/component.js'
 import { PathId } from '../schemas/fields.js'
 import { Item, NewItem } from '../schemas/item.js'
 import { PageQuery } from '../schemas/pagination.js'
+import { compress } from './http/compression.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
-import { orNotFound } from './http/errors.js'
+import { ReadingHeaders, sendRecord } from './http/etags.js'
 import { sendList } from './http/pagination.js'
 import { metadata } from './http/plugin.js'
-import { errorResponses, json, jsonList, routeDefaults, setHeaders } from './http/responses.js'
+import { errorResponses, etagHeader, json, jsonList, notModified, routeDefaults } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -28,14 +29,17 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
 
   app.get('', {
     ...routeDefaults,
+    onSend: compress,
     schema: {
       operationId: 'listItems',
       summary: 'List all items',
       description: 'The items are in order of creation. With `limit`, the response is one page, and its `Link` header leads to the next page.',
       tags: ['items'],
       querystring: PageQuery,
+      headers: ReadingHeaders,
       response: {
         200: jsonList(Item, { description: 'All items, or one page, in order of creation' }),
+        304: notModified,
         ...errorResponses()
       }
     }
@@ -51,14 +55,15 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       description: 'If several items have this id, it is the one that was created first.',
       tags: ['items'],
       params: Type.Object({ item_id: PathId }),
+      headers: ReadingHeaders,
       response: {
-        200: json(Item, { description: 'The first item with this id' }),
+        200: json(Item, { description: 'The first item with this id', headers: etagHeader }),
+        304: notModified,
         ...errorResponses(404)
       }
     }
   }, function getItem (request, reply) {
-    setHeaders(request, reply)
-    return orNotFound(store.first(request.params.item_id))
+    return sendRecord(request, reply, store.first(request.params.item_id))
   })
 
   app.post('', {

@@ -5,11 +5,13 @@ import { ref } from '../schemas/component.js'
 import { PathId } from '../schemas/fields.js'
 import { NewUser, User } from '../schemas/user.js'
 import { PageQuery } from '../schemas/pagination.js'
+import { compress } from './http/compression.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
-import { notFound, orNotFound } from './http/errors.js'
+import { notFound } from './http/errors.js'
+import { DeletionHeaders, expectedBy, ReadingHeaders, sendRecord } from './http/etags.js'
 import { sendList } from './http/pagination.js'
 import { metadata } from './http/plugin.js'
-import { errorResponses, json, jsonList, routeDefaults, setHeaders } from './http/responses.js'
+import { errorResponses, etagHeader, json, jsonList, notModified, routeDefaults, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -28,14 +30,17 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
 
   app.get('', {
     ...routeDefaults,
+    onSend: compress,
     schema: {
       operationId: 'listUsers',
       summary: 'List all users',
       description: 'The users are in order of creation. With `limit`, the response is one page, and its `Link` header leads to the next page.',
       tags: ['users'],
       querystring: PageQuery,
+      headers: ReadingHeaders,
       response: {
         200: jsonList(User, { description: 'All users, or one page, in order of creation' }),
+        304: notModified,
         ...errorResponses()
       }
     }
@@ -51,14 +56,15 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       description: 'If several users have this id, it is the one that was created first.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
+      headers: ReadingHeaders,
       response: {
-        200: json(User, { description: 'The first user with this id' }),
+        200: json(User, { description: 'The first user with this id', headers: etagHeader }),
+        304: notModified,
         ...errorResponses(404)
       }
     }
   }, function getUser (request, reply) {
-    setHeaders(request, reply)
-    return orNotFound(store.first(request.params.id))
+    return sendRecord(request, reply, store.first(request.params.id))
   })
 
   app.post('', {
@@ -90,13 +96,14 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       description: 'If several users have this id, the one that was created first is deleted.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
+      headers: DeletionHeaders,
       response: {
         204: Type.Unsafe<undefined>(Type.Null({ description: 'The first user with this id is deleted' })),
-        ...errorResponses(404, 413)
+        ...errorResponses(404, 412, 413)
       }
     }
   }, async function deleteUser (request, reply) {
-    if (!await store.removeFirst(request.params.id)) throw notFound()
+    if (!await store.removeFirst(request.params.id, expectedBy(request.headers['if-match']))) throw notFound()
     setHeaders(request, reply)
     return reply.code(204).send(undefined)
   })

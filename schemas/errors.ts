@@ -37,6 +37,7 @@ export const details = {
   405: 'Method not allowed',
   408: 'The request took too long to arrive',
   409: 'A request with this Idempotency-Key is in progress',
+  412: 'The record does not have the ETag in If-Match',
   413: 'The request body is too large',
   414: 'The request path is too long',
   417: 'The only supported value of Expect is 100-continue',

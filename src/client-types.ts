@@ -423,7 +423,10 @@ export interface operations {
                  */
                 after?: string;
             };
-            header?: never;
+            header?: {
+                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -432,6 +435,8 @@ export interface operations {
             /** @description All items, or one page, in order of creation */
             200: {
                 headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
                     /** @description The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records */
                     Link?: string;
                     [name: string]: unknown;
@@ -448,6 +453,15 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Item"][];
                 };
+            };
+            /** @description The client has the current version */
+            304: {
+                headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The request is invalid */
             400: {
@@ -683,7 +697,10 @@ export interface operations {
     getItem: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Id of the record
@@ -698,6 +715,8 @@ export interface operations {
             /** @description The first item with this id */
             200: {
                 headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -710,6 +729,15 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Item"];
                 };
+            };
+            /** @description The client has the current version */
+            304: {
+                headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The request is invalid */
             400: {
@@ -806,7 +834,10 @@ export interface operations {
                  */
                 after?: string;
             };
-            header?: never;
+            header?: {
+                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -815,6 +846,8 @@ export interface operations {
             /** @description All users, or one page, in order of creation */
             200: {
                 headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
                     /** @description The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records */
                     Link?: string;
                     [name: string]: unknown;
@@ -830,6 +863,15 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["User"][];
                 };
+            };
+            /** @description The client has the current version */
+            304: {
+                headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The request is invalid */
             400: {
@@ -1063,7 +1105,10 @@ export interface operations {
     getUser: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Id of the record
@@ -1078,6 +1123,8 @@ export interface operations {
             /** @description The first user with this id */
             200: {
                 headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1089,6 +1136,15 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["User"];
                 };
+            };
+            /** @description The client has the current version */
+            304: {
+                headers: {
+                    /** @description Identifies this version of the response, for `If-None-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description The request is invalid */
             400: {
@@ -1174,7 +1230,10 @@ export interface operations {
     deleteUser: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the record to delete; if the record has another one, the response is 412 */
+                "If-Match"?: string;
+            };
             path: {
                 /**
                  * @description Id of the record
@@ -1237,6 +1296,20 @@ export interface operations {
                     /**
                      * @example {
                      *       "detail": "Not found"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The record does not have the ETag in If-Match */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The record does not have the ETag in If-Match"
                      *     }
                      */
                     "application/json": components["schemas"]["ErrorBody"];

@@ -16,6 +16,16 @@ export interface ClientOptions {
   retries?: number
   /** A function to use instead of the global `fetch`. */
   fetch?: typeof globalThis.fetch
+  /** Keeps the responses to GET requests, so that the service sends them again only if they have changed. */
+  cache?: Map<string, Cached>
+}
+
+/** A response in the cache. */
+export interface Cached {
+  etag: string
+  text: string
+  /** The `Link` header. */
+  link: string | null
 }
 
 /** Options of every operation. */
@@ -45,7 +55,7 @@ export class ApiError extends Error {
 const maxRetryAfter = 60
 
 /** Creates a client of the service with a base URL such as `http://127.0.0.1:3000/api`. */
-export function createClient (baseUrl: string, { token, retries = 4, fetch = globalThis.fetch }: ClientOptions = {}) {
+export function createClient (baseUrl: string, { token, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
   const base = baseUrl.replace(/\/+$/, '')
   return {
     items: collection<Item>('items'),
@@ -63,9 +73,9 @@ export function createClient (baseUrl: string, { token, retries = 4, fetch = glo
       /** Iterates over all records in order of creation, and requests them page by page. */
       async * list ({ pageSize = 100, signal }: ListOptions = {}): AsyncGenerator<T, void, undefined> {
         for (let after: string | undefined = ''; after !== undefined;) {
-          const { data, headers }: Answer<T[]> = await request('GET', `${name}?limit=${pageSize}${after}`, { signal })
+          const { data, link }: Answer<T[]> = await request('GET', `${name}?limit=${pageSize}${after}`, { signal })
           yield * data
-          after = /&after=[^&>]+/.exec(headers.get('link') ?? '')?.[0]
+          after = /&after=[^&>]+/.exec(link ?? '')?.[0]
         }
       },
 
@@ -92,12 +102,18 @@ export function createClient (baseUrl: string, { token, retries = 4, fetch = glo
   /** Sends a request, and repeats it if it failed for a reason that passes. */
   async function send<T> (path: string, init: Init, attempt = 1): Promise<Answer<T>> {
     const { method, signal } = init
+    const url = `${base}/${path}`
+    const stored = method === 'GET' ? cache?.get(url) : undefined
     let error: unknown
     let retryAfter = 0
     try {
-      const response = await fetch(`${base}/${path}`, init)
+      const response = await fetch(url, { ...init, headers: { ...init.headers, ...stored && { 'if-none-match': stored.etag } } })
+      if (response.status === 304 && stored) return { data: JSON.parse(stored.text), link: stored.link }
       const text = await response.text()
-      if (response.ok) return { data: text && JSON.parse(text), headers: response.headers }
+      const link = response.headers.get('link')
+      const etag = response.headers.get('etag')
+      if (method === 'GET' && response.ok && etag) cache?.set(url, { etag, text, link })
+      if (response.ok) return { data: text && JSON.parse(text), link }
       error = errorOf(response, text)
       retryAfter = Number(response.headers.get('retry-after')) || 0
     } catch (cause) {
@@ -110,8 +126,8 @@ export function createClient (baseUrl: string, { token, retries = 4, fetch = glo
 }
 
 type Method = 'GET' | 'POST' | 'DELETE'
-type Init = RequestInit & { method: Method, signal?: AbortSignal }
-type Answer<T> = { data: T, headers: Headers }
+type Init = RequestInit & { method: Method, headers: Record<string, string>, signal?: AbortSignal }
+type Answer<T> = { data: T, link: string | null }
 
 /** A random idempotency key. (`randomUUID` does not exist in pages without HTTPS.) */
 function newKey () {

@@ -55,7 +55,7 @@ export { default as connections, type ConnectionsOptions } from './connections.j
 export { httpServerOptions } from './http-server.js'
 export { memory } from '../plugins/stores/memory.js'
 export {
-  IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError
+  IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError, StoreUnavailableError
 } from '../plugins/stores/store.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'

@@ -2,7 +2,10 @@ import { posix } from 'node:path'
 import type { SwaggerTransformObject } from '@fastify/swagger'
 import fp from 'fastify-plugin'
 import { nameOf } from '../../schemas/component.js'
+import { compress } from '../http/compression.js'
+import { etagOf, isStored, sendNotModified } from '../http/etags.js'
 import { checkOptions, metadata } from '../http/plugin.js'
+import { jsonType } from '../http/responses.js'
 import { addExamples, type Operation, type Schemas } from './examples.js'
 import { DocsOptions } from './options.js'
 import pages from './pages.js'
@@ -48,11 +51,15 @@ export default fp<DocsOptions>(async function docs (app, options) {
     refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
   })
 
-  app.get(document, { schema: { hide: true } }, async function openapi ({ protocol, host, query }) {
+  app.get(document, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
+    const { protocol, host, query } = request
     const generated = app.swagger()
     // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
     const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
-    return isAsConfigured ? generated : { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] }
+    const json = JSON.stringify(isAsConfigured ? generated : { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] })
+    if (isStored(request, reply, etagOf(json))) return sendNotModified(request, reply)
+    reply.type(jsonType)
+    return json
   })
 
   app.register(pages, { title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })

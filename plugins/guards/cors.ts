@@ -24,7 +24,7 @@ export default fp<CorsOptions>(async function cors (app, options) {
   await app.register(import('@fastify/cors'), {
     origin: origins.includes('*') ? '*' : origins,
     methods: ['GET', 'HEAD', 'POST', 'DELETE'],
-    exposedHeaders: ['Link', 'Location', 'Retry-After', 'X-Request-Id', ...Object.keys(rateHeaders)],
+    exposedHeaders: ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id', ...Object.keys(rateHeaders)],
     maxAge: 600,
     strictPreflight: false // @fastify/cors would answer an OPTIONS request that is not a preflight in its own format
   })

@@ -16,6 +16,7 @@ const storeErrors: Record<string, { status: number, detail?: string }> = {
   ERR_NO_ID_LEFT: { status: 503, detail: 'No more ids can be generated' },
   ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
   ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
+  ERR_RECORD_CHANGED: { status: 412, detail: details[412] },
   ERR_NOT_STORABLE: { status: 400 }
 }
 
@@ -61,13 +62,6 @@ export const unauthorized = (detail: string): Error => new UnauthorizedError(det
 
 /** A 503 with this `detail`. */
 export const unavailable = (detail: string): Error => new UnavailableError(detail)
-
-/** Returns the record that was found, or throws a 404. */
-export function orNotFound<T> (found: T | undefined | Promise<T | undefined>): T | Promise<T> {
-  if (found instanceof Promise) return found.then(orNotFound)
-  if (found === undefined) throw notFound()
-  return found
-}
 
 /** Creates a 400 error for the problems in one part of a request. */
 export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]): Error & { faults: Fault[] } {

@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/pagination.js'
 import { invalid } from './errors.js'
+import { isStored, sendNotModified } from './etags.js'
 import { queryOf, urlWithQuery } from './paths.js'
 import { setHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
@@ -9,23 +10,32 @@ import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
 /** Sends the whole collection or, if there is a limit, a page with a link to the next one. */
 export function sendList<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: PageQuery
-): MaybePromise<List> {
-  setHeaders(request, reply)
-  if (limit !== undefined) return sendPage(request, reply, store, limit, after)
-  if (after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
-  return bodyFor(request, store.list())
+): MaybePromise<List | undefined> {
+  if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
+  const position = after === undefined ? 0 : positionAt(after)
+  // The version is read before the list. If the list changes in between, its next version is another one.
+  const version = store.version?.()
+  if (version instanceof Promise) return version.then(version => sendVersion(request, reply, store, version, position, limit))
+  return sendVersion(request, reply, store, version, position, limit)
 }
 
-async function sendPage<T extends HasId> (
-  request: FastifyRequest, reply: FastifyReply, store: Store<T>, limit: number, after?: string
+function sendVersion<T extends HasId> (
+  request: FastifyRequest, reply: FastifyReply, store: Store<T>, version: string | undefined, position: number, limit?: number
 ) {
-  const { list, next } = await store.page(limit, after === undefined ? 0 : positionAt(after))
+  if (version !== undefined && isStored(request, reply, `"${version}"`)) return sendNotModified(request, reply)
+  setHeaders(request, reply)
+  return bodyFor(request, limit === undefined ? store.list() : readPage(request, reply, store, position, limit))
+}
+
+/** Reads a page, and adds a link to the next one. */
+async function readPage<T extends HasId> (request: FastifyRequest, reply: FastifyReply, store: Store<T>, position: number, limit: number) {
+  const { list, next } = await store.page(limit, position)
   if (next !== undefined) {
     const query = queryOf(request)
     query.set('after', cursorTo(next))
     reply.header('link', `<${urlWithQuery(request, query)}>; rel="next"`)
   }
-  return bodyFor(request, list)
+  return list
 }
 
 /** Encodes a position as an opaque cursor, so that clients do not calculate with it. */

@@ -128,7 +128,8 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
       list: time('list', store.list),
       page: time('page', store.page),
       removeFirst: time('removeFirst', store.removeFirst),
-      size: store.size
+      size: store.size,
+      ...store.version && { version: time('version', store.version) }
     }
 
     function time<A extends unknown[], R> (operation: string, work: (...args: A) => R) {

@@ -1,8 +1,9 @@
+import { randomInt } from 'node:crypto'
 import { encoderOf } from './encode.js'
 import { digestOf, previousId, memoryKeys } from './idempotency.js'
 import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
-import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
+import { hasId, maxCountedId, nextId, RecordChangedError, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
 export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
@@ -15,9 +16,21 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   const lastById = largeMap()
   let lastId = 0
   let size = 0
+  let changes = 0
+  /** Distinguishes the versions of this store from those of other instances. */
+  const instance = randomInt(2 ** 47).toString(36)
 
   seed.forEach(add)
-  return { schema, append, first, list: records.list, page: (limit, after = 0) => records.page(limit, after), removeFirst, size: () => size }
+  return {
+    schema,
+    append,
+    first,
+    list: records.list,
+    page: (limit, after = 0) => records.page(limit, after),
+    removeFirst,
+    size: () => size,
+    version: () => `${instance}-${changes}`
+  }
 
   function append (record: NewRecord<T>, key?: string): string {
     if (key !== undefined) return appendOnce(key, record)
@@ -52,6 +65,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
     }
     if (id > lastId && id <= maxCountedId) lastId = id
     size++
+    changes++
     return json
   }
 
@@ -60,9 +74,10 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
     return position === undefined ? undefined : records.at(position)
   }
 
-  function removeFirst (id: number) {
+  function removeFirst (id: number, isExpected?: (record: string) => boolean) {
     const position = firstById.get(id)
     if (position === undefined) return false
+    if (isExpected?.(records.at(position)) === false) throw new RecordChangedError()
     records.remove(position)
     const next = nextAfter.get(position)
     if (next === undefined) {
@@ -73,6 +88,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
       nextAfter.delete(position)
     }
     size--
+    changes++
     return true
   }
 }

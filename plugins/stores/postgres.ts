@@ -6,10 +6,10 @@ import { batch } from './batch.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type KeyUse } from './idempotency.js'
 import {
   hasId, IdempotencyKeyInUseError, IdempotencyKeyReusedError, maxCountedId, NoIdLeftError, stalledListTimeouts, StartupError, StoreUnavailableError,
-  NotStorableError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
+  NotStorableError, RecordChangedError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
 import { loadOptional } from './optional-package.js'
-import { idempotencyTable, lastIdsTable, migrate, tableOf, type Row, type Snapshot, type Table } from './sql-table.js'
+import { changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Row, type Snapshot, type Table } from './sql-table.js'
 
 /** A call of `append`. */
 interface Insert<T extends HasId> {
@@ -50,7 +50,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 
   function open<T extends HasId> (collection: Collection<T>): Store<T> {
     const { name, seed } = collection
-    const { table, types, columns, columnNames, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, shortPage, longPage } = tableOf(collection)
+    const { table, types, columns, columnNames, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, versionSelection, shortPage, longPage } = tableOf(collection)
     // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
     const selected = columnNames.map((column, n) => types[n] === 'double precision' ? `encode(float8send(${column}), 'hex') as ${column}` : column).join(', ')
     const insert = inserter(false)
@@ -63,6 +63,15 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       lateral (select ${selected} from ${table} as t where t.id = asked.id order by position limit 1) as found`)
     const selectPiece = statement(pieceSelection('$1::bigint', '$2::int', selected))
     const selectEnd = statement(endSelection('$1::bigint', '$2::int'))
+    const selectVersion = statement(versionSelection(selected))
+    const selectExpected = statement(`select ${selected}, position from ${table} where id = $1::bigint order by position limit 1`)
+    const deleteExpected = statement(`
+      delete from ${table} where position = $1::bigint and position = (select min(position) from ${table} where id = $2::bigint)`)
+
+    const readVersion = batch(async function readOnce (calls: undefined[]) {
+      const { rows } = await query(selectVersion)
+      return calls.map(() => versionOf(rows))
+    }, { concurrency: 2 })
 
     const selectFirst = batch(async function selectAll (ids: number[]) {
       const { rows } = await query({ ...selectFirsts, values: [ids] })
@@ -89,6 +98,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       statements: [
         { text: insertion(true, true), values: [...columnsOf([], true), 0, 0] },
         { text: selectPiece.text, values: [0, 1] },
+        selectVersion,
         { text: deletion([]) }
       ].map(statement => ({ ...statement, rowMode: 'array' }))
     })
@@ -110,14 +120,26 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 
       page,
 
-      async removeFirst (id) {
-        return Number.isSafeInteger(id) && deleteFirst(id)
+      async removeFirst (id, isExpected) {
+        if (!Number.isSafeInteger(id)) return false
+        return isExpected ? removeExpected(id, isExpected) : deleteFirst(id)
       },
 
       async size () {
         const { rows } = await query({ text: sizeSelection, rowMode: 'array' })
         return Math.round(Number(rows[0]))
-      }
+      },
+
+      version: () => readVersion(undefined)
+    }
+
+    /** Removes the first record with this id if it is the expected one. If another call removes it meanwhile, it looks again. */
+    async function removeExpected (id: number, isExpected: (record: string) => boolean): Promise<boolean> {
+      const { rows: [row] } = await query({ ...selectExpected, values: [id] })
+      if (row === undefined) return false
+      if (!isExpected(encodeRow(decoded(row)))) throw new RecordChangedError()
+      const { rowCount } = await query({ ...deleteExpected, values: [row.at(-1), id] })
+      return rowCount === 1 || removeExpected(id, isExpected)
     }
 
     async function page (limit: number, after = 0) {
@@ -302,10 +324,12 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
       await rejectReadOnly(client)
       const query = async (sql: string) => (await client.query(sql)).rows
       const [row] = await query("select to_regclass('collections') is null as \"isNew\"")
-      const created = await migrate(query, row.isNew, [...opened.map(({ table }) => table), idempotencyTable, lastIdsTable])
+      const created = await migrate(query, row.isNew, [...opened.map(({ table }) => table), idempotencyTable, lastIdsTable, postgresChangesTable])
       for (const { table, seed } of opened) if (created.includes(table.name)) await seed(client)
-      const counters = (await query('select collection from last_ids')).map(({ collection }) => collection)
-      for (const { table: { name } } of opened) if (!counters.includes(name)) await query(counterOf(name))
+      for (const [counters, setup] of [['last_ids', lastIdOf], ['collection_changes', changesOf]] as const) {
+        const names = (await query(`select collection from ${counters}`)).map(({ collection }) => collection)
+        for (const { table: { name } } of opened) if (!names.includes(name)) await query(setup(name))
+      }
       for (const { statements } of opened) for (const statement of statements) await client.query(explain(statement))
       await client.query('commit')
       isPrepared = true
@@ -459,9 +483,28 @@ export function postgresTable (collection: Collection<HasId>): Table {
   }
 }
 
-/** Adds the counter for the generated ids of a collection. */
-export function counterOf (name: string) {
+/** Adds the last generated id of a collection. */
+export function lastIdOf (name: string) {
   return `insert into last_ids values ('${name}', 0)`
+}
+
+/** The table with the number of changes, and the trigger function that counts them. */
+export const postgresChangesTable: Table = {
+  ...changesTable,
+  creation: [
+    ...changesTable.creation,
+    `create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
+      begin
+        execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name);
+        return null;
+      end $$`
+  ]
+}
+
+/** Counts the changes of a collection from now on. */
+export function changesOf (name: string) {
+  return `insert into collection_changes values ('${name}', 0);
+    create trigger count_changes after update or delete or truncate on "${name}" for each statement execute function count_change()`
 }
 
 /** An expression that waits for an advisory lock, not longer than the timeout. The lock is held until the end of the transaction. */

@@ -1,11 +1,11 @@
-import { Readable } from 'node:stream'
-import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { List, Page } from './store.js'
+import { LongList, type List, type Page } from './store.js'
 
 /** Size of a segment in bytes. A larger record has its own segment. */
 const segmentSize = 64 * 1024
 /** The largest list that is sent in one piece, in bytes. */
 const wholeSize = 1024 * 1024
+/** The largest list that is sent as a string, in bytes. */
+const stringSize = 1024
 
 const opening = Buffer.from('[')
 const comma = ','.charCodeAt(0)
@@ -32,7 +32,8 @@ export function segmentedJson () {
   /** The first position of each segment. */
   const firsts: number[] = []
   let lastPosition = 0
-  let whole: string | Buffer | undefined
+  /** The list as of now: in one piece or, if it is long, in several. */
+  let whole: string | Buffer | Buffer[] | undefined
 
   return { add, at, remove, list, page }
 
@@ -89,11 +90,8 @@ export function segmentedJson () {
 
   /** Returns all records as of now. Between two changes, the list is built once. */
   function list () {
-    if (whole !== undefined) return whole
-    const list = joined(segments.map(filledBytes))
-    if (list instanceof Readable) share()
-    else whole = list
-    return list
+    whole ??= joined(segments.map(filledBytes))
+    return sent(whole)
   }
 
   /** Returns at most `limit` records after this position. */
@@ -107,9 +105,7 @@ export function segmentedJson () {
       records.push(record)
       last = position
     }
-    const list = joined(records)
-    if (list instanceof Readable) share()
-    return { list, ...isMore && { next: last } }
+    return { list: sent(joined(records)), ...isMore && { next: last } }
   }
 
   function * behind (after: number) {
@@ -121,8 +117,11 @@ export function segmentedJson () {
     }
   }
 
-  function share () {
+  /** Returns a list as it is sent. A long one uses the bytes of the segments. */
+  function sent (list: string | Buffer | Buffer[]): List {
+    if (!Array.isArray(list)) return list
     for (const segment of segments) segment.isShared = true
+    return new LongList(list)
   }
 
   function locate (position: number) {
@@ -195,20 +194,12 @@ function merged (segments: Segment[]): Segment {
   return { bytes, positions: segments.flatMap(({ positions }) => positions), ends, isShared: false }
 }
 
-/** Builds a JSON list from records after commas: in one piece, or as a stream if it is long. */
-function joined (records: Buffer[]): List {
+/** Builds a JSON list from records after commas: in one piece, or in several if it is long. */
+function joined (records: Buffer[]) {
   const pieces = [opening, ...records.slice(0, 1).map(first => first.subarray(1)), ...records.slice(1), closing]
   const size = pieces.reduce((sum, { length }) => sum + length, 0)
-  if (size > wholeSize) return Readable.from(inTurn(pieces), { objectMode: false })
+  if (size > wholeSize) return pieces
   const bytes = Buffer.concat(pieces, size)
   // Node writes a short string together with the headers, and a buffer after them.
-  return size > 4096 ? bytes : bytes.toString()
-}
-
-/** Yields one piece per turn of the event loop, so that a client that reads fast does not block the others. */
-async function * inTurn (pieces: Buffer[]) {
-  for (const piece of pieces) {
-    yield piece
-    await nextTurn()
-  }
+  return size > stringSize ? bytes : bytes.toString()
 }

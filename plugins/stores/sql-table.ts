@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import { encoderOf } from './encode.js'
 import { fieldsOf, type FieldType } from './fields.js'
+import { digestOf } from './idempotency.js'
 import { StartupError, NotStorableError, type Collection, type MaybePromise, type HasId, type Page } from './store.js'
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
@@ -98,6 +99,17 @@ export function tableOf<T extends HasId> ({ name, schema }: Collection<T>) {
       )
       select case when size <= ${maxCounted} then size else (select size from _estimate) end
       from (select count(*) as size from (select 1 from ${table} limit ${maxCounted + 1}) as t) as counted`,
+
+    /**
+     * Selects what identifies the state of the collection: the last record, because records are added only at the end, and
+     * the number of other changes.
+     */
+    versionSelection (selected = columns) {
+      return `
+        select changes, last.* from collection_changes
+        left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true
+        where collection = '${name}'`
+    },
 
     /** Returns a page if it is short enough to be read at once. */
     async shortPage (select: SelectPiece, limit: number, after: number): Promise<Page | undefined> {
@@ -221,6 +233,17 @@ export const idempotencyTable: Table = {
 export const lastIdsTable: Table = {
   name: 'last_ids',
   creation: ['create table last_ids (collection text primary key, id bigint not null)']
+}
+
+/** The table with the number of updates and deletions in each collection. Triggers count them, also those of other programs. */
+export const changesTable: Table = {
+  name: 'collection_changes',
+  creation: ['create table collection_changes (collection text primary key, changes bigint not null)']
+}
+
+/** The version of a collection, from the rows of `versionSelection`. */
+export function versionOf (rows: Row[]) {
+  return digestOf(JSON.stringify(rows))
 }
 
 /** The position of the last of these rows. */

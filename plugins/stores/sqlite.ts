@@ -2,10 +2,10 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { batch } from './batch.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from './idempotency.js'
 import {
-  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, NotStorableError, stalledListTimeouts, StoreUnavailableError,
+  hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, NotStorableError, RecordChangedError, stalledListTimeouts, StoreUnavailableError,
   type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
-import { idempotencyTable, lastIdsTable, migrate, tableOf, type Snapshot, type Row, type Table } from './sql-table.js'
+import { changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Snapshot, type Row, type Table } from './sql-table.js'
 import { isBusy, isOutage, isRejection, loadDriver, type Connection } from './sqlite-driver.js'
 import { createFile, inodeOf, lockFile, pathOf } from './sqlite-file.js'
 
@@ -64,7 +64,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
 
   function open<T extends HasId> (collection: Collection<T>): Store<T> {
     const { name, seed, upgrades } = collection
-    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, shortPage, longPage } = tableOf(collection)
+    const { table, types, columns, definition, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, versionSelection, shortPage, longPage } = tableOf(collection)
     const insertion = `insert into ${table} (${columns}) values (${types.map(() => '?').join(', ')})`
     const pieces = pieceSelection('$after', '$limit')
 
@@ -106,13 +106,17 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
 
       page,
 
-      async removeFirst (id) {
-        const { changes } = await write({ run: () => statements.deleteFirst.run(id), size: 0 }) as { changes: number }
+      async removeFirst (id, isExpected) {
+        const { changes } = await write({ run: () => remove(id, isExpected), size: 0 }) as { changes: number }
         return changes > 0
       },
 
       size () {
         return Math.round(reading(() => statements.selectSize.get() as [number])[0])
+      },
+
+      version () {
+        return versionOf(reading(() => statements.selectVersion.all() as Row[]))
       }
     }
 
@@ -131,6 +135,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
         selectFirst: database.prepare(`select ${columns} from ${table} where id = ? order by position limit 1`),
         selectPiece: database.prepare(pieces),
         selectSize: database.prepare(sizeSelection),
+        selectVersion: database.prepare(versionSelection()),
         deleteFirst: database.prepare(
           `delete from ${table} where position = (select position from ${table} where id = ? order by position limit 1)`)
       }
@@ -169,6 +174,12 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       return { ...given, id: Number(previousId({ digest: usedDigest, id }, digest)) }
     }
 
+    function remove (id: number, isExpected?: (record: string) => boolean) {
+      const row = isExpected && statements.selectFirst.get(id) as Row | undefined
+      if (row && !isExpected(encodeRow(row))) throw new RecordChangedError()
+      return statements.deleteFirst.run(id)
+    }
+
     async function page (limit: number, after = 0) {
       const page = await shortPage((after, limit) => reading(() => statements.selectPiece.all({ after, limit }) as Row[]), limit, after)
       return page ?? longPage(reading(openSnapshot), timeout * stalledListTimeouts, limit, after)
@@ -203,10 +214,16 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     await inTransaction(async function createOrUpgrade () {
       const query = (sql: string) => (database.prepare(sql).all() as [string?, number?][]).map(([name, version]) => ({ name, version }))
       const isNew = query("select name from sqlite_master where name = 'collections'").length === 0
-      const created = await migrate(query, isNew, [...opened.map(({ table }) => table), idempotencyTable, lastIdsTable])
+      const created = await migrate(query, isNew, [...opened.map(({ table }) => table), idempotencyTable, lastIdsTable, changesTable])
       for (const { table: { name }, seed } of opened) {
         if (created.includes(name)) seed()
         query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
+        query(`insert into collection_changes values ('${name}', 0) on conflict do nothing`)
+        for (const change of ['update', 'delete']) {
+          query(`
+            create trigger if not exists "${name}_${change}" after ${change} on "${name}"
+            begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
+        }
       }
     })
     for (const { prepare } of opened) prepare()
@@ -248,7 +265,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     try {
       return run()
     } catch (error) {
-      if (error instanceof IdempotencyKeyReusedError || error instanceof NoIdLeftError) return error
+      if ([IdempotencyKeyReusedError, NoIdLeftError, RecordChangedError].some(kind => error instanceof kind)) return error
       if (!database.isTransaction || !isRejection(error)) throw error
       return new NotStorableError('', 'is rejected by the database')
     }

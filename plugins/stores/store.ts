@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import type { TObject } from '@sinclair/typebox'
 
 /** A record with an id, which need not be unique. */
@@ -27,10 +27,15 @@ export interface Store<T extends HasId> {
   list (): MaybePromise<List>
   /** Returns at most `limit` records after this position. */
   page (limit: number, after?: number): MaybePromise<Page>
-  /** Removes the first record with this id and returns whether there was one. */
-  removeFirst (id: number): MaybePromise<boolean>
+  /**
+   * Removes the first record with this id and returns whether there was one. If `isExpected` returns false for it, the call
+   * fails with `RecordChangedError`, and nothing is removed.
+   */
+  removeFirst (id: number, isExpected?: (record: string) => boolean): MaybePromise<boolean>
   /** Returns the number of records. Beyond 10,000, it may be an estimate. */
   size (): MaybePromise<number>
+  /** Returns a text that is different after each change of the collection. Without it, lists have no ETag. */
+  version? (): MaybePromise<string | undefined>
 }
 
 /** The names of the methods that every store has. */
@@ -38,6 +43,22 @@ export const storeMethods = ['append', 'first', 'list', 'page', 'removeFirst', '
 
 /** A JSON array of records. */
 export type List = string | Buffer | Readable
+
+/**
+ * A long list in memory, as a stream of its pieces. An unchanged list has the same pieces each time. There is one piece per
+ * turn of the event loop, so that a client that reads fast does not block the others.
+ */
+export class LongList extends Readable {
+  #next = 0
+
+  constructor (readonly pieces: Buffer[]) {
+    super()
+  }
+
+  override _read () {
+    setImmediate(() => this.push(this.pieces[this.#next++] ?? null))
+  }
+}
 
 /** A page of a collection. */
 export interface Page {
@@ -140,6 +161,11 @@ export class IdempotencyKeyInUseError extends Error {
 /** The idempotency key was used with a different record. It becomes a 422. */
 export class IdempotencyKeyReusedError extends Error {
   readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
+}
+
+/** The record is not the expected one. It becomes a 412. */
+export class RecordChangedError extends Error {
+  readonly code = 'ERR_RECORD_CHANGED'
 }
 
 /** The engine cannot store a record. `path` is a JSON Pointer to the field, `message` says what it must be. It becomes a 400. */

@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
-import { gunzipSync } from 'node:zlib'
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import Fastify from 'fastify'
 import type { BrowserContextOptions, Page } from 'playwright-core'
@@ -20,13 +20,13 @@ import { build, everything, followed } from '../support/helper.js'
 const operations = {
   'GET /livez': ['isLive', '200 400 500 503 default'],
   'GET /readyz': ['isReady', '200 400 500 503 default'],
-  'GET /api/items': ['listItems', '200 400 500 503 default'],
+  'GET /api/items': ['listItems', '200 304 400 500 503 default'],
   'POST /api/items': ['createItem', '201 400 403 409 413 422 500 503 default'],
-  'GET /api/items/{item_id}': ['getItem', '200 400 404 500 503 default'],
-  'GET /api/users': ['listUsers', '200 400 500 503 default'],
+  'GET /api/items/{item_id}': ['getItem', '200 304 400 404 500 503 default'],
+  'GET /api/users': ['listUsers', '200 304 400 500 503 default'],
   'POST /api/users': ['createUser', '201 400 403 409 413 422 500 503 default'],
-  'GET /api/users/{id}': ['getUser', '200 400 404 500 503 default'],
-  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 413 500 503 default']
+  'GET /api/users/{id}': ['getUser', '200 304 400 404 500 503 default'],
+  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 412 413 500 503 default']
 }
 
 test('openapi.json in the repository is the document that the service serves', async t => {
@@ -49,7 +49,7 @@ test('the document describes every operation in full', async t => {
       t.type(operation.summary, 'string')
       t.equal(operation.tags.length, 1)
       const bodies = Object.entries<any>({ ...responses, ...requestBody && { body: requestBody } })
-      for (const [status, body] of bodies.filter(([status]) => status !== '204')) {
+      for (const [status, body] of bodies.filter(([status]) => status !== '204' && status !== '304')) {
         t.ok(body.content['application/json'].example, `${operationId} ${status} has an example`)
       }
     }
@@ -83,19 +83,17 @@ test('the scripts and style sheets of the pages are compressed, and browsers cac
   const app = build(t)
   for (const url of ['/docs/static/swagger-ui-bundle.js', '/docs/static/swagger-ui.css', '/redoc/redoc.standalone.js']) {
     const plain = await app.inject(url)
-    for (const encoding of ['gzip', 'gzip, deflate, br']) {
-      const compressed = await app.inject({ url, headers: { 'accept-encoding': encoding } })
-      t.match(compressed.headers, { 'content-encoding': 'gzip', vary: 'accept-encoding', 'cache-control': 'public, max-age=3600' })
-      t.ok(compressed.rawPayload.length < plain.rawPayload.length / 3)
-      t.ok(gunzipSync(compressed.rawPayload).equals(plain.rawPayload))
-    }
-    for (const encoding of ['br', 'gzip;q=0, br']) {
-      const { headers, rawPayload } = await app.inject({ url, headers: { 'accept-encoding': encoding } })
-      t.equal(headers['content-encoding'], undefined)
-      t.ok(rawPayload.equals(plain.rawPayload))
+    for (const [coding, decode] of Object.entries({ gzip: gunzipSync, br: brotliDecompressSync })) {
+      for (const time of ['first', 'second']) {
+        const compressed = await app.inject({ url, headers: { 'accept-encoding': coding } })
+        t.match(compressed.headers, { 'content-encoding': coding, vary: 'accept-encoding', 'cache-control': 'public, max-age=3600' })
+        t.ok(compressed.rawPayload.length < plain.rawPayload.length / 3)
+        t.ok(decode(compressed.rawPayload).equals(plain.rawPayload), `${url} ${coding}, the ${time} time`)
+        t.equal((await app.inject({ url, headers: { 'accept-encoding': coding, 'if-none-match': compressed.headers.etag } })).statusCode, 304)
+      }
     }
     const head = await app.inject({ method: 'HEAD', url, headers: { 'accept-encoding': 'gzip' } })
-    t.equal(head.headers['content-length'], String(plain.rawPayload.length))
+    t.match(head.headers, { 'content-encoding': 'gzip', 'content-length': undefined })
     t.match(plain.headers, { vary: 'accept-encoding', 'cache-control': 'public, max-age=3600' })
     t.equal((await app.inject({ url, headers: { 'if-none-match': plain.headers.etag } })).statusCode, 304)
   }
@@ -179,7 +177,7 @@ test('the document contains the responses of the features that are enabled, and 
       t.ok(responses[429].headers['Retry-After'])
       for (const status of Object.keys(responses).filter(status => status.startsWith('2'))) t.ok(responses[status].headers['X-RateLimit-Limit'])
       for (const [status, { content }] of Object.entries<any>(responses)) {
-        if (status !== '204') t.ok(content['application/json'].example, `${operationId} ${status} has an example`)
+        if (status !== '204' && status !== '304') t.ok(content['application/json'].example, `${operationId} ${status} has an example`)
       }
     }
   }

@@ -139,7 +139,7 @@ test('a metric that cannot be measured is left out', async t => {
   t.match(text, /^process_resident_memory_bytes /m)
   t.match(lines.join(), 'store_records cannot be measured')
   await app.inject('/api/items')
-  t.match(await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text(), /operation="list"} 1$/m)
+  t.match(await (await fetch(/metrics at (\S+)"/.exec(lines.join())?.[1] ?? '')).text(), /operation="version"} 1$/m)
 })
 
 test('a METRICS_PORT that is in use ends the process with one clear line', async t => {

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import type { FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { ApiError, createClient } from '../../src/client.js'
+import { ApiError, createClient, type ClientOptions } from '../../src/client.js'
 import { bundledClient } from '../support/bundle.js'
 import { build } from '../support/helper.js'
 
@@ -107,6 +107,44 @@ test('the client sends its token', async t => {
   const { url } = await proxy(t, build(t, { AUTH_TOKENS: 'sesame' }))
   await t.rejects(createClient(url).items.get(1), /^401/)
   t.match(await createClient(url, { token: 'sesame' }).items.get(1), { id: 1 })
+})
+
+test('with a cache, the client requests a response again only if it has changed', async t => {
+  const app = build(t, { SEED: 'false' })
+  const url = `${await app.listen({ port: 0 })}/api`
+  const statuses: number[] = []
+  const cache: NonNullable<ClientOptions['cache']> = new Map()
+  const client = createClient(url, {
+    cache,
+    async fetch (...request) {
+      const response = await globalThis.fetch(...request)
+      statuses.push(response.status)
+      return response
+    }
+  })
+  const names = async () => (await all(client.users.list({ pageSize: 2 }))).map(({ name }) => name)
+  const statusesOf = async (work: () => Promise<unknown>) => {
+    statuses.length = 0
+    await work()
+    return [...statuses]
+  }
+  for (const [n, name] of ['Ada', 'Grace', 'Alan'].entries()) await client.users.create({ id: n, name })
+
+  t.strictSame(await statusesOf(names), [200, 200])
+  t.strictSame(await statusesOf(names), [304, 304])
+  t.strictSame(await names(), ['Ada', 'Grace', 'Alan'])
+  t.strictSame(await statusesOf(() => client.users.get(1)), [200])
+  t.strictSame(await statusesOf(() => client.users.get(1)), [304])
+  t.strictSame(await client.users.get(1), { id: 1, name: 'Grace' })
+  const user = await client.users.get(1)
+  user.name = 'changed by the caller'
+  t.strictSame(await client.users.get(1), { id: 1, name: 'Grace' })
+
+  await client.users.delete(1)
+  t.strictSame(await statusesOf(names), [200])
+  t.strictSame(await names(), ['Ada', 'Alan'])
+  await t.rejects(client.users.get(1), { code: 'ERR_HTTP_404' })
+  t.strictSame([...cache.keys()].every(key => key.startsWith(url)), true)
 })
 
 test('the client is smaller than 3 kB, minified and compressed', async t => {

@@ -77,7 +77,7 @@ onEveryEngine((t, address, engine) => {
       const store = await open(t, model)
       const list = await store.list()
       const gone = [0, 1, size - 1]
-      await Promise.all(gone.map(store.removeFirst))
+      await Promise.all(gone.map(id => store.removeFirst(id)))
       await store.append(item(5, 'later'))
       t.ok(await read(list) === JSON.stringify(model))
       const changed = [...model.filter(({ id }) => !gone.includes(id)), item(5, 'later')]
@@ -105,7 +105,7 @@ onEveryEngine((t, address, engine) => {
 
   t.test('simultaneous removals each remove one record', async t => {
     const store = await open(t, [1, 2, 2, 2, 3].map((id, n) => item(id, `number ${n}`)))
-    const removed = await Promise.all([2, 3, 2, 3, 9, 1e300].map(store.removeFirst))
+    const removed = await Promise.all([2, 3, 2, 3, 9, 1e300].map(id => store.removeFirst(id)))
     t.same(removed, [true, true, true, false, false, false])
     t.equal(await read(store.list()), encodeList([item(1, 'number 0'), item(2, 'number 3')]))
   })

@@ -102,6 +102,11 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
   }
 }
 
+/** Returns whether a header with ETags contains `*`. Other generated values are never an ETag. */
+function isAny (header = '') {
+  return header.split(',').some(tag => tag.trim() === '*')
+}
+
 /** Returns the expected response, from the document and the model. */
 async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: boolean, listAt (path: string): Promise<string> }) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
@@ -138,8 +143,10 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     if (model === undefined) return { status: 200 }
     const operation = route.methods[method === 'HEAD' ? 'get' : method.toLowerCase()] as Operation
     if (method === 'POST') return expectCreation(model, operation, target, headers, body ?? Buffer.alloc(0))
-    if (!models.has(route.path)) return expectOne(model, operation, method, text)
-    return expectList(model, operation, new URLSearchParams(query), answer)
+    const expected = models.has(route.path)
+      ? expectList(model, operation, new URLSearchParams(query), answer)
+      : expectOne(model, operation, method, text, headers['if-match'])
+    return expected.status === 200 && isAny(headers['if-none-match']) ? { status: 304, body: '' } : expected
   }
 
   /** Returns whether the document allows a text for a parameter. Integers are decimal digits. */
@@ -148,9 +155,10 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     return ajv.validate(schema, schema.type === 'integer' && /^-?\d+$/.test(text) ? Number(text) : text)
   }
 
-  function expectOne (model: Model, operation: Operation, method: string, text: string): Expected {
+  function expectOne (model: Model, operation: Operation, method: string, text: string, match?: string): Expected {
     if (!allows(operation, operation.parameters?.[0]?.name ?? '', text)) return { status: 400 }
     const at = model.records.findIndex(({ id }) => id === Number(text))
+    if (at !== -1 && method === 'DELETE' && match !== undefined && !isAny(match)) return { status: 412 }
     const [found] = at === -1 ? [] : method === 'DELETE' ? model.records.splice(at, 1) : [model.records[at]]
     if (found === undefined) return { status: 404, body: '{"detail":"Not found"}' }
     return method === 'DELETE' ? { status: 204, body: '' } : { status: 200, body: found.json }
