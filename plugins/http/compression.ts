@@ -27,7 +27,7 @@ const threshold = 1024
 const firstPiece = 4 * 1024
 const pieceSize = 64 * 1024
 
-/** Compressed bodies by the buffer, or the pieces of a list, that they were compressed from. */
+/** Compressed bodies by the buffer or the pieces that they were compressed from. */
 const compressedBodies = new WeakMap<object, Map<Coding, () => Buffer | Readable>>()
 
 /** An `onSend` hook that compresses the body, which then has its own ETag. Small bodies and errors are sent as they are. */
@@ -35,9 +35,9 @@ export function compress (request: FastifyRequest, reply: FastifyReply, body: un
   const { statusCode } = reply
   if (statusCode === 200 || statusCode === 304) addVary(reply, 'accept-encoding')
   const coding = statusCode === 200 ? codingFor(request) : undefined
-  if (coding === undefined || (isSmall(body) && !refusesIdentity(request)) || reply.hasHeader('content-encoding')) return done(null, body)
+  if (coding === undefined || (isSmall(body) && !refusesIdentity(request)) || reply.hasHeader('content-encoding')) return done(null, whole(body))
   reply.header('content-encoding', coding.name)
-  reply.removeHeader('content-length')
+  if (reply.hasHeader('content-length')) reply.removeHeader('content-length')
   const etag = reply.getHeader('etag')
   if (typeof etag === 'string') reply.header('etag', etagWith(etag, coding))
   done(null, request.method === 'HEAD' ? Readable.from([]) : compressed(body, coding))
@@ -45,20 +45,37 @@ export function compress (request: FastifyRequest, reply: FastifyReply, body: un
 
 /** The ETag of a compressed body. A weak ETag stays the same. */
 export function etagWith (etag: string, { name }: Coding) {
-  return etag.replace(/^(".*)"$/, `$1-${name}"`)
+  return etag.startsWith('W/') ? etag : `${etag.slice(0, -1)}-${name}"`
 }
+
+/** The preferred codings of the newest `Accept-Encoding` headers. Most clients send one of a few. */
+const preferences = new Map<string, Coding | undefined>()
 
 /** The coding that a client prefers, unless it prefers none. */
 export function codingFor ({ headers }: FastifyRequest) {
   const header = headers['accept-encoding']
   if (!header) return
-  const weights = new Map(String(header).toLowerCase().split(',').map(accepted => {
+  const accepted = String(header)
+  if (!preferences.has(accepted)) {
+    if (preferences.size === 100) preferences.clear()
+    preferences.set(accepted, preferred(accepted))
+  }
+  return preferences.get(accepted)
+}
+
+function preferred (header: string) {
+  const weights = new Map(header.toLowerCase().split(',').map(accepted => {
     const [name = '', weight = '1'] = accepted.trim().split(/\s*;\s*q\s*=\s*/)
     return [name, Number(weight)]
   }))
   const weightOf = (name: string) => weights.get(name) ?? weights.get('*') ?? 0
   const [best] = codings.toSorted((a, b) => weightOf(b.name) - weightOf(a.name))
   if (best && weightOf(best.name) > 0 && weightOf(best.name) >= (weights.get('identity') ?? 0)) return best
+}
+
+/** Joins a list that is not compressed, unless it is too long: a buffer is sent faster than a stream. */
+function whole (body: unknown) {
+  return body instanceof LongList ? body.whole() ?? body : body
 }
 
 /** Returns whether a client rejects bodies that are not compressed. */
@@ -74,16 +91,16 @@ function isSmall (body: unknown) {
 
 /** Compresses a body. A list that has not changed since it was compressed is not compressed again. */
 function compressed (body: unknown, coding: Coding) {
-  if (body instanceof LongList) return compressedOnce(body.pieces, body.pieces, coding)
+  if (body instanceof LongList) return compressedOnce(body.pieces, body.pieces.buffers, coding)
   if (body instanceof Buffer) return compressedOnce(body, piecesOf(body), coding)
   return pipeline(body instanceof Readable ? body : Readable.from([body]), coding.create(coding.options), () => {})
 }
 
 function compressedOnce (key: object, pieces: Iterable<Buffer>, coding: Coding) {
-  const byCoding = compressedBodies.get(key) ?? new Map<Coding, () => Buffer | Readable>()
-  compressedBodies.set(key, byCoding)
-  const read = byCoding.get(coding) ?? shared(Readable.from(pieces).pipe(coding.create(coding.options)))
-  byCoding.set(coding, read)
+  const byCoding = compressedBodies.get(key)
+  const read = byCoding?.get(coding) ?? shared(pieces[Symbol.iterator](), coding.create(coding.options))
+  if (byCoding === undefined) compressedBodies.set(key, new Map([[coding, read]]))
+  else byCoding.set(coding, read)
   return read()
 }
 
@@ -92,31 +109,45 @@ function * piecesOf (buffer: Buffer) {
 }
 
 /**
- * Returns a function that any number of readers can call for the contents of a stream. The stream is read once, as fast
- * as the fastest reader; after that, the contents are a buffer.
+ * Compresses pieces, and returns a function that any number of readers can call for the result. A piece is compressed when
+ * the fastest reader needs it; after the last one, the result is a buffer.
  */
-function shared (stream: Readable) {
-  const source: AsyncIterator<Buffer> = stream[Symbol.asyncIterator]()
+function shared (pieces: Iterator<Buffer>, compressor: Transform) {
   const chunks: Buffer[] = []
+  const waiting = new Set<() => void>()
   let whole: Buffer | undefined
-  let reading: Promise<void> | undefined
+  let isCompressing = false
+  compressor.on('data', chunk => { chunks.push(chunk) })
+  compressor.on('end', () => {
+    whole = Buffer.concat(chunks)
+    wake()
+  })
+  return () => whole ?? reader()
 
-  return () => whole ?? Readable.from(read(), { objectMode: false })
-
-  async function * read () {
-    for (let n = 0; ; n++) {
-      while (n === chunks.length && whole === undefined) await (reading ??= readNext())
-      const chunk = chunks[n]
-      if (chunk === undefined) return
-      yield chunk
-    }
+  function reader () {
+    let next = 0
+    return new Readable({
+      read () {
+        if (next < chunks.length || whole) this.push(chunks[next++] ?? null)
+        else compressNext(() => { if (!this.destroyed) this._read(0) })
+      }
+    })
   }
 
-  async function readNext () {
-    const { value, done } = await source.next()
-    if (done) whole = Buffer.concat(chunks)
-    else chunks.push(value)
-    reading = undefined
+  function compressNext (then: () => void) {
+    waiting.add(then)
+    if (isCompressing) return
+    isCompressing = true
+    const { value, done } = pieces.next()
+    if (done) compressor.end()
+    else compressor.write(value, wake)
+  }
+
+  function wake () {
+    isCompressing = false
+    const readers = [...waiting]
+    waiting.clear()
+    for (const read of readers) read()
   }
 }
 

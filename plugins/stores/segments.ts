@@ -1,9 +1,7 @@
-import { LongList, type List, type Page } from './store.js'
+import { LongList, maxWhole, type List, type Page, type Pieces } from './store.js'
 
 /** Size of a segment in bytes. A larger record has its own segment. */
 const segmentSize = 64 * 1024
-/** The largest list that is sent in one piece, in bytes. */
-const wholeSize = 1024 * 1024
 /** The largest list that is sent as a string, in bytes. */
 const stringSize = 1024
 
@@ -33,7 +31,7 @@ export function segmentedJson () {
   const firsts: number[] = []
   let lastPosition = 0
   /** The list as of now: in one piece or, if it is long, in several. */
-  let whole: string | Buffer | Buffer[] | undefined
+  let whole: string | Buffer | Pieces | undefined
 
   return { add, at, remove, list, page }
 
@@ -90,7 +88,7 @@ export function segmentedJson () {
 
   /** Returns all records as of now. Between two changes, the list is built once. */
   function list () {
-    whole ??= joined(segments.map(filledBytes))
+    whole ??= joined(segments.map(filledBytes), segmentSize)
     return sent(whole)
   }
 
@@ -105,7 +103,7 @@ export function segmentedJson () {
       records.push(record)
       last = position
     }
-    return { list: sent(joined(records)), ...isMore && { next: last } }
+    return { list: sent(joined(records, maxWhole)), ...isMore && { next: last } }
   }
 
   function * behind (after: number) {
@@ -118,8 +116,8 @@ export function segmentedJson () {
   }
 
   /** Returns a list as it is sent. A long one uses the bytes of the segments. */
-  function sent (list: string | Buffer | Buffer[]): List {
-    if (!Array.isArray(list)) return list
+  function sent (list: string | Buffer | Pieces): List {
+    if (typeof list === 'string' || Buffer.isBuffer(list)) return list
     for (const segment of segments) segment.isShared = true
     return new LongList(list)
   }
@@ -194,12 +192,12 @@ function merged (segments: Segment[]): Segment {
   return { bytes, positions: segments.flatMap(({ positions }) => positions), ends, isShared: false }
 }
 
-/** Builds a JSON list from records after commas: in one piece, or in several if it is long. */
-function joined (records: Buffer[]) {
-  const pieces = [opening, ...records.slice(0, 1).map(first => first.subarray(1)), ...records.slice(1), closing]
-  const size = pieces.reduce((sum, { length }) => sum + length, 0)
-  if (size > wholeSize) return pieces
-  const bytes = Buffer.concat(pieces, size)
+/** Builds a JSON list from records after commas: in one piece, or in several if it has more bytes than `maxSize`. */
+function joined (records: Buffer[], maxSize: number): string | Buffer | Pieces {
+  const buffers = [opening, ...records.slice(0, 1).map(first => first.subarray(1)), ...records.slice(1), closing]
+  const size = buffers.reduce((sum, { length }) => sum + length, 0)
+  if (size > maxSize) return { buffers }
+  const bytes = Buffer.concat(buffers, size)
   // Node writes a short string together with the headers, and a buffer after them.
   return size > stringSize ? bytes : bytes.toString()
 }

@@ -44,19 +44,37 @@ export const storeMethods = ['append', 'first', 'list', 'page', 'removeFirst', '
 /** A JSON array of records. */
 export type List = string | Buffer | Readable
 
+/** The pieces of a long list in memory. */
+export interface Pieces {
+  buffers: Buffer[]
+  /** The pieces in one buffer, when it is needed. */
+  whole?: Buffer
+}
+
+/** The largest list that is sent in one buffer, in bytes. */
+export const maxWhole = 1024 * 1024
+
 /**
- * A long list in memory, as a stream of its pieces. An unchanged list has the same pieces each time. There is one piece per
- * turn of the event loop, so that a client that reads fast does not block the others.
+ * A long list in memory, as a stream of its pieces, which are the same until the list changes. There is one piece per turn of
+ * the event loop, so that a client that reads fast does not block the others.
  */
 export class LongList extends Readable {
   #next = 0
 
-  constructor (readonly pieces: Buffer[]) {
+  constructor (readonly pieces: Pieces) {
     super()
   }
 
   override _read () {
-    setImmediate(() => this.push(this.pieces[this.#next++] ?? null))
+    setImmediate(() => this.push(this.pieces.buffers[this.#next++] ?? null))
+  }
+
+  /** The list in one buffer, unless it is too long. */
+  whole () {
+    const { buffers } = this.pieces
+    const size = buffers.reduce((sum, { length }) => sum + length, 0)
+    if (size <= maxWhole) this.pieces.whole ??= Buffer.concat(buffers, size)
+    return this.pieces.whole
   }
 }
 
