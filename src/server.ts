@@ -4,7 +4,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { Health } from '../plugins/operations/health.js'
 import { StartupError } from '../plugins/stores/store.js'
-import { buildApp, prefixesOf } from './app.js'
 import { readCommandLine } from './command-line.js'
 import { ConfigError, readConfig } from './config.js'
 import { disableKeepAlive } from './connections.js'
@@ -29,6 +28,8 @@ async function start () {
   if (text !== undefined) return console.log(text)
   const config = readConfig({ ...process.env, ...set })
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
+  // It takes a while to load, which is not necessary for --help and errors in the configuration.
+  const { buildApp, prefixesOf } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
 
