@@ -4,6 +4,7 @@
 /** The tests for each part of the code, and the engines that they need. */
 const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/logger.test.ts', 'test/stores/outages.test.ts', 'test/src/requests.test.ts'] }
 const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts'] }
+const caching = { engines: 'memory', tests: ['test/http/caching.test.ts'] }
 const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts'] }
 
 export const mutants = [
@@ -54,9 +55,31 @@ export const mutants = [
     ['`./${collection}/', '`${collection}/']
   ]),
 
+  // Conditional requests and compression
+  ...inFile('plugins/http/etags.ts', caching, [
+    [" || given.trim() === '*'", ''],
+    [".replaceAll('W/', '')", ''],
+    ["if (request.method === 'HEAD') return Readable.from([])", ''],
+    ['current ?? etag)', 'etag)'],
+    ['two = Math.imul(two ^ code, 0x85ebca6b)', 'two = 0'],
+    ['one = Math.imul(one ^ code, 0x01000193)', 'one = 0']
+  ]),
+  ...inFile('plugins/http/compression.ts', caching, [
+    ['statusCode === 200 || statusCode === 304', 'statusCode === 200'],
+    ['< threshold', '< 0'],
+    [' && !refusesIdentity(request)', ''],
+    [" || reply.hasHeader('content-encoding')", ''],
+    ['`${etag.slice(0, -1)}-${name}"`', 'etag'],
+    ["weights.get(name) ?? weights.get('*') ?? 0", 'weights.get(name) ?? 0'],
+    [" >= (weights.get('identity') ?? 0)", ' > 0'],
+    ['byCoding?.get(coding) ??', ''],
+    ['start = end, end += pieceSize', 'start = end + 1, end += pieceSize'],
+    ['vary === undefined ? name : `${vary}, ${name}`', 'name']
+  ]),
+
   // Pagination
   ...inFile('plugins/http/pagination.ts', http, [
-    ['if (after !== undefined) throw', 'if (false) throw'],
+    ['if (limit === undefined && after !== undefined) throw', 'if (false) throw'],
     ['position >= 0', 'position > 1'],
     [' && cursor === cursorTo(position)', ''],
     ["query.set('after', cursorTo(next))", "query.append('after', cursorTo(next))"],
@@ -67,7 +90,7 @@ export const mutants = [
     ['isMore = records.length === limit', 'isMore = records.length > limit'],
     ['firstFrom(positions, after + 1)', 'firstFrom(positions, after)'],
     ['if (isShared || capacity < bytes.length)', 'if (capacity < bytes.length)'],
-    ['if (list instanceof Readable) share()\n    else', 'if (!(list instanceof Readable))'],
+    ['segment.isShared = true', 'segment.isShared = false'],
     ['mergeSmall(index - 1)', ''],
     ['if (segment.ends.length === 0) replace(index, 1)', '']
   ]),
