@@ -108,7 +108,7 @@ export async function measureEngines (rounds, progress) {
 
 /** A request for a list that the client has stored. */
 async function stored (port) {
-  const { headers } = await fetch(`http://127.0.0.1:${port}${list.path}`, { method: 'HEAD' })
+  const { headers } = await fetch(`http://127.0.0.1:${port}${list.path}`, { method: 'HEAD', headers: { 'accept-encoding': 'identity' } })
   return { ...list, headers: { 'if-none-match': headers.get('etag') } }
 }
 

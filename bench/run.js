@@ -157,7 +157,7 @@ async function measureGrowth () {
     await measure(port, last, 1)
     const one = await measure(port, last, 3)
     const began = performance.now()
-    const { byteLength } = await fetch(`http://127.0.0.1:${port}/api/items`).then(response => response.arrayBuffer())
+    const { byteLength } = await fetch(`http://127.0.0.1:${port}/api/items`, { headers: { 'accept-encoding': 'identity' } }).then(response => response.arrayBuffer())
     const ms = performance.now() - began
     const [, rss] = readFileSync(`/proc/${server.child.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)
     rows.push({ size, one, bytes: byteLength, ms, rss: Number(rss) / 1024 })

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, resolve } from 'node:path'
@@ -68,6 +68,9 @@ test('npm publish is refused while npm could not show the images of the README',
   t.equal(await check({ version: '1.0.0', repository }, '# Changelog\n\n## [1.0.0] - 2026-01-01\n'), '')
   t.match(await check({ version: '1.0.0' }, '# Changelog\n\n## [1.0.0] - 2026-01-01\n'), /^package.json has no repository, .+ Run: npm pkg set repository=github:OWNER\/NAME\n$/)
   t.match(await check({ version: '1.0.1', repository }, '# Changelog\n\n## [1.0.0] - 2026-01-01\n'), /^CHANGELOG.md has no section for 1.0.1/)
+  const images = Array.from(readFileSync('README.md', 'utf8').matchAll(/!\[[^\]]+\]\(([^)]+)\)/g), ([, path]) => String(path))
+  t.equal(images.length, 3)
+  for (const path of images) t.ok(existsSync(path), `${path} is in the repository, from which npm loads images with relative paths`)
 })
 
 test('lockfiles contain no host names', async t => {
