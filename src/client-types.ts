@@ -1231,7 +1231,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the record to delete; if the record has another one, the response is 412 */
+                /** @description The ETag of the record to delete, or `*`; if the record has another one, the response is 412 */
                 "If-Match"?: string;
             };
             path: {

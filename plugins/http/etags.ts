@@ -6,16 +6,20 @@ import { notFound } from './errors.js'
 import { cacheHeaders, setHeaders } from './responses.js'
 import type { MaybePromise } from '../stores/store.js'
 
-const example = '"2310665004-4237576048"'
-
 /** The headers of a GET. */
 export const ReadingHeaders = Type.Object({
-  'If-None-Match': Type.Optional(Type.String({ description: 'ETags of responses that the client has stored; if one is current, the response is 304', examples: [example] }))
+  'If-None-Match': Type.Optional(Type.String({
+    description: 'ETags of responses that the client has stored; if one is current, the response is 304',
+    examples: ['"3735928559-195948557"']
+  }))
 })
 
 /** The headers of a DELETE. */
 export const DeletionHeaders = Type.Unsafe<{ 'if-match'?: string }>(Type.Object({
-  'If-Match': Type.Optional(Type.String({ description: 'The ETag of the record to delete; if the record has another one, the response is 412', examples: [example] }))
+  'If-Match': Type.Optional(Type.String({
+    description: 'The ETag of the record to delete, or `*`; if the record has another one, the response is 412',
+    examples: ['*']
+  }))
 }))
 
 /** The ETag of a text: two hashes of 32 bits. (SHA-1 would cost 6 % of the requests per second.) */

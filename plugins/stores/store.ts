@@ -70,7 +70,7 @@ export class LongList extends Readable {
   }
 
   /** The list in one buffer, unless it is too long. */
-  whole () {
+  whole (): Buffer | undefined {
     const { buffers } = this.pieces
     const size = buffers.reduce((sum, { length }) => sum + length, 0)
     if (size <= maxWhole) this.pieces.whole ??= Buffer.concat(buffers, size)

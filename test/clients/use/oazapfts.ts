@@ -18,7 +18,7 @@ export const oazapfts: Client = {
     return 'errors' in data ? data.errors : undefined
   },
   async detail (id) {
-    const { data } = await getItem(id)
-    return 'detail' in data ? data.detail : undefined
+    const response = await getItem(id)
+    return 'data' in response && 'detail' in response.data ? response.data.detail : undefined
   }
 }
