@@ -3,6 +3,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import * as zlib from 'node:zlib'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
+import { etagOf } from '../../plugins/http/etags.js'
 import itemsUsers, { Item, memory, User, type Store } from '../../src/index.js'
 import { listen, open, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
@@ -33,13 +34,13 @@ onEveryEngine((t, address, engine) => {
         const app = build(t)
         await app.inject({ method: 'POST', url: path, payload: record })
         for (const url of [`${path}/${initial.id}`, `${path}?limit=1`, path]) {
-          const { headers: { etag, 'cache-control': cacheControl } } = await app.inject(url)
+          const { headers: { etag, vary, 'cache-control': cacheControl } } = await app.inject(url)
           t.match(etag, /^"[\w-]+"$/)
           for (const method of ['GET', 'HEAD'] as const) {
             for (const known of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
               const { statusCode, headers, body } = await app.inject({ method, url, headers: { 'if-none-match': known } })
               t.strictSame({ statusCode, body, etag: headers.etag }, { statusCode: 304, body: '', etag }, `${method} ${url} ${known}`)
-              t.match(headers, { 'cache-control': cacheControl, 'content-type': undefined, 'content-length': undefined })
+              t.match(headers, { 'cache-control': cacheControl, vary, 'content-type': undefined, 'content-length': undefined })
             }
             for (const known of ['"other"', 'W/"other", "another"', '', String(etag).slice(1, -1)]) {
               const { statusCode, headers } = await app.inject({ method, url, headers: { 'if-none-match': known } })
@@ -200,6 +201,12 @@ onEveryEngine((t, address, engine) => {
       t.equal((await other.inject({ url: '/api/users', headers: { 'if-none-match': etag } })).statusCode, 304)
     })
   }
+})
+
+test('texts with a small difference have different ETags', async t => {
+  const texts = Array.from({ length: 2000 }, (_, n) => JSON.stringify({ id: n, name: n % 2 ? 'Zoë 🫖' : 'Zoé 🫖' }))
+  const tags = texts.map(text => etagOf(text).slice(1, -1).split('-'))
+  for (const half of [0, 1]) t.equal(new Set(tags.map(tag => tag[half])).size, texts.length, 'each half has 32 bits')
 })
 
 test('the preferred coding is that of the client', async t => {
