@@ -5,7 +5,7 @@ import { nameOf } from '../../schemas/component.js'
 import { compress } from '../http/compression.js'
 import { etagOf, isStored, sendNotModified } from '../http/etags.js'
 import { checkOptions, metadata } from '../http/plugin.js'
-import { jsonType } from '../http/responses.js'
+import { setHeaders } from '../http/responses.js'
 import { addExamples, type Operation, type Schemas } from './examples.js'
 import { DocsOptions } from './options.js'
 import pages from './pages.js'
@@ -58,7 +58,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
     const json = JSON.stringify(isAsConfigured ? generated : { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] })
     if (isStored(request, reply, etagOf(json))) return sendNotModified(request, reply)
-    reply.type(jsonType)
+    setHeaders(request, reply)
     return json
   })
 

@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks'
 import { pipeline, Readable, type Transform } from 'node:stream'
 import * as zlib from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -129,7 +130,8 @@ function shared (pieces: Iterator<Buffer>, compressor: Transform) {
     return new Readable({
       read () {
         if (next < chunks.length || whole) this.push(chunks[next++] ?? null)
-        else compressNext(() => { if (!this.destroyed) this._read(0) })
+        // It continues in the async context of its own request, whichever request has compressed the piece.
+        else compressNext(AsyncResource.bind(() => { if (!this.destroyed) this._read(0) }))
       }
     })
   }

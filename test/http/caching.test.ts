@@ -1,4 +1,4 @@
-import { createHook } from 'node:async_hooks'
+import { AsyncLocalStorage, createHook } from 'node:async_hooks'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import * as zlib from 'node:zlib'
 import Fastify, { type FastifyInstance } from 'fastify'
@@ -9,6 +9,7 @@ import { listen, open, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
 import { runSql } from '../support/sql.js'
+import { until } from '../support/until.js'
 
 const { collections } = helper
 
@@ -258,7 +259,7 @@ test('the OpenAPI document is compressed and has an ETag', async t => {
   const plain = await app.inject('/openapi.json')
   for (const [coding, decode] of Object.entries(decoders)) {
     const compressed = await app.inject({ url: '/openapi.json', headers: { 'accept-encoding': coding } })
-    t.equal(compressed.headers['content-encoding'], coding)
+    t.match(compressed.headers, { 'content-encoding': coding, 'cache-control': 'no-cache' })
     t.ok(decode(compressed.rawPayload).equals(plain.rawPayload))
     const { etag } = compressed.headers
     t.equal((await app.inject({ url: '/openapi.json', headers: { 'accept-encoding': coding, 'if-none-match': etag } })).statusCode, 304)
@@ -285,6 +286,22 @@ test('in memory, an unchanged list is compressed once, outside the event loop, a
       store.append({ id: 1, name: 'more' })
     }
   }
+})
+
+test('requests that share a compression keep their own async context', async t => {
+  const contexts = new AsyncLocalStorage<unknown>()
+  const app = Fastify()
+  t.teardown(() => app.close())
+  app.addHook('onRequest', (request, _reply, done) => contexts.run(request.headers['x-name'], done))
+  const seen: unknown[][] = []
+  app.addHook('onResponse', async request => { seen.push([request.headers['x-name'], contexts.getStore()]) })
+  const users = Array.from({ length: 5000 }, (_, id) => ({ id, name: `The user with number ${id}` }))
+  app.register(itemsUsers, { prefix: '/api', seed: { users } })
+  const { port } = await listen(app)
+  await Promise.all(Array.from({ length: 20 }, (_, n) =>
+    fetch(`http://127.0.0.1:${port}/api/users`, { headers: { 'accept-encoding': 'gzip', 'x-name': String(n) } }).then(response => response.json())))
+  await until(() => seen.length === 20)
+  for (const [name, context] of seen) t.equal(context, name)
 })
 
 test('in memory, the ETags of a list differ between processes', async t => {
