@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { codingFor, etagWith } from './compression.js'
+import { codingFor, etagWith } from './content-coding.js'
 import { notFound } from './errors.js'
 import { cacheHeaders, setHeaders } from './responses.js'
 import type { MaybePromise } from '../stores/store.js'

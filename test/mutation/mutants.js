@@ -64,14 +64,16 @@ export const mutants = [
     ['two = Math.imul(two ^ code, 0x85ebca6b)', 'two = 0'],
     ['one = Math.imul(one ^ code, 0x01000193)', 'one = 0']
   ]),
+  ...inFile('plugins/http/content-coding.ts', caching, [
+    ['`${etag.slice(0, -1)}-${name}"`', 'etag'],
+    ["weights.get(name) ?? weights.get('*') ?? 0", 'weights.get(name) ?? 0'],
+    [" >= (weights.get('identity') ?? 0)", ' > 0']
+  ]),
   ...inFile('plugins/http/compression.ts', caching, [
     ['statusCode === 200 || statusCode === 304', 'statusCode === 200'],
     ['< threshold', '< 0'],
     [' && !refusesIdentity(request)', ''],
     [" || reply.hasHeader('content-encoding')", ''],
-    ['`${etag.slice(0, -1)}-${name}"`', 'etag'],
-    ["weights.get(name) ?? weights.get('*') ?? 0", 'weights.get(name) ?? 0'],
-    [" >= (weights.get('identity') ?? 0)", ' > 0'],
     ['byCoding?.get(coding) ??', ''],
     ['start = end, end += pieceSize', 'start = end + 1, end += pieceSize'],
     ['vary === undefined ? name : `${vary}, ${name}`', 'name']
