@@ -4,11 +4,12 @@ import { explain } from '../plugins/http/faults.js'
 import { ajvOptions } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
 
+// The validator runs once, so optimizing its code would take longer than running it.
+const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] })
+const validate = ajv.compile<Config>(Config)
+
 /** Reads the configuration from the environment. Throws one error that lists all problems. */
 export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
-  // The validator runs once, so optimizing its code would take longer than running it.
-  const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] })
-  const validate = ajv.compile<Config>(Config)
   const config: unknown = { ...env }
   if (validate(config)) return config
   const faults = (validate.errors as ErrorObject[]).map(error => `  ${nameOf(error)} ${explain(error)}`)

@@ -1,4 +1,4 @@
-import { Ajv, type ErrorObject } from 'ajv'
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import fp from 'fastify-plugin'
 import type { TObject, TSchema } from '@sinclair/typebox'
 import { invalid } from './errors.js'
@@ -26,21 +26,21 @@ export const ajvOptions = {
 /** Ajv options for records. The formats are for other programs. */
 export const recordOptions = { ...ajvOptions, formats: { int64: true, double: true } as const, keywords: [isWellFormed] }
 
+/** Compiled validators by their schema and the schemas that it can refer to. The apps of a process share them. */
+const compiled = new Map<string, ValidateFunction>()
+
 /**
  * Validates the routes of its scope with one strict Ajv, whatever compilers, Ajv options and shared schemas the host
  * uses for its own routes. Stores return records as JSON, so only error bodies are left to serialize.
  */
 export default fp(async function validation (app) {
-  const ajv = new Ajv({ ...recordOptions, coerceTypes: false })
   const shared: Record<string, TSchema> = {}
+  let ajv: Ajv | undefined
 
   app.setSchemaController({
     bucket: () => ({
       add (schema: TSchema & { $id: string }) {
-        if (!Object.hasOwn(shared, schema.$id)) {
-          shared[schema.$id] = schema
-          ajv.addSchema(checkingText(schema))
-        }
+        shared[schema.$id] ??= schema
         return app
       },
       getSchema: id => shared[id],
@@ -53,7 +53,7 @@ export default fp(async function validation (app) {
     route.validatorCompiler = ({ schema: given, httpPart }) => {
       const part = parts[httpPart as keyof typeof parts]
       const schema = part === 'headers' ? withLowerCaseNames(given as TObject) : given as TSchema
-      const validate = ajv.compile(checkingText(schema))
+      const validate = validatorOf(schema)
       const check = (data: unknown) => validate(data) || { error: invalid(part, (validate.errors as ErrorObject[]).map(fault)) }
       if (part === 'body') return check
       const { properties } = schema
@@ -69,6 +69,18 @@ export default fp(async function validation (app) {
     }
     route.serializerCompiler = () => JSON.stringify
   })
+
+  function validatorOf (schema: TSchema) {
+    const key = JSON.stringify([schema, shared])
+    const validate = compiled.get(key) ?? compile(schema)
+    compiled.set(key, validate)
+    return validate
+  }
+
+  function compile (schema: TSchema) {
+    ajv ??= new Ajv({ ...recordOptions, coerceTypes: false, schemas: Object.values(shared).map(checkingText) })
+    return ajv.compile(checkingText(schema))
+  }
 }, metadata('validation'))
 
 /** Adds our keyword to all strings of a schema. It is not in the schema itself, because other programs do not know it. */

@@ -27,6 +27,21 @@ test('two registrations have separate collections', async t => {
   t.equal((await app.inject('/b/items')).json().length, 1)
 })
 
+test('two apps can have different schemas with the same id', async t => {
+  const answers = await Promise.all(['integer', 'string'].map(async type => {
+    const app = host(t)
+    app.register(errors)
+    app.register(validation)
+    app.register(async app => {
+      app.addSchema({ $id: 'Part', type: 'object', properties: { part: { type } }, required: ['part'] })
+      app.post('/parts', { schema: { body: { $ref: 'Part' } } }, async () => 'valid')
+    })
+    const sent = [1, 'one'].map(part => app.inject({ method: 'POST', url: '/parts', payload: { part } }))
+    return (await Promise.all(sent)).map(({ statusCode }) => statusCode)
+  }))
+  t.same(answers, [[200, 400], [400, 200]])
+})
+
 test('without a prefix, unknown paths are left to the host', async t => {
   const app = host(t)
   app.setNotFoundHandler(async () => 'the host\'s own')
