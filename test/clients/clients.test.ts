@@ -5,13 +5,13 @@ import { resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test, type Test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
+import { uncovered as env } from '../support/environment.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 import { examplesIn } from '../support/markdown.js'
 import { installTools } from '../support/tools.js'
 
 const run = promisify(execFile)
-const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 const types = 'test/clients/types'
 const [problem, typesProblem] = await Promise.all([installTools('test/clients'), installTools(types)])
 

@@ -14,7 +14,7 @@ import type { Health } from '../../plugins/operations/health.js'
 import { build } from '../support/helper.js'
 import { examplesIn } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
-import { uncovered } from '../support/process.js'
+import { uncovered } from '../support/environment.js'
 import { until } from '../support/until.js'
 import { lintWorkflow, parseExpression, parseYaml, problem as skip, typed, type Selector } from './parsers.js'
 import { sendSecurely, startProxy } from './tls.js'
@@ -61,7 +61,7 @@ async function withoutDatabase (t: Test) {
 
 test('the health check of the image passes without the database, and fails without the service', async t => {
   const [program = '', ...args]: string[] = JSON.parse(/^HEALTHCHECK [^[]+(\[.+\])$/m.exec(read('Dockerfile'))?.[1] ?? '[]')
-  const check = (PORT: string) => run(program, args, { env: { ...process.env, ...uncovered, PORT } }).then(() => 0, ({ code }) => code)
+  const check = (PORT: string) => run(program, args, { env: { ...uncovered, PORT } }).then(() => 0, ({ code }) => code)
   const { app, port } = await withoutDatabase(t)
   t.equal((await app.inject('/readyz')).statusCode, 503)
   t.equal(await check(port), 0)

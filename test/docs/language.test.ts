@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { uncovered } from '../support/process.js'
+import { uncovered } from '../support/environment.js'
 import { installTools } from '../support/tools.js'
 
 const run = promisify(execFile)
@@ -19,6 +19,6 @@ test('the documentation and the comments have no spelling mistakes', { skip }, a
 
 /** Runs a linter and returns what it complains about. */
 async function problems (linter: string, ...args: string[]) {
-  const { code, stdout, stderr } = await run(`${tools}/node_modules/.bin/${linter}`, args, { env: { ...process.env, ...uncovered } }).catch(error => error)
+  const { code, stdout, stderr } = await run(`${tools}/node_modules/.bin/${linter}`, args, { env: uncovered }).catch(error => error)
   return code ? stdout + stderr : ''
 }

@@ -4,7 +4,8 @@ import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import { newFolder } from '../support/folder.js'
-import { hostEnv as env, hostFolder } from '../support/host-folder.js'
+import { uncovered as env } from '../support/environment.js'
+import { hostFolder } from '../support/host-folder.js'
 import { installTools } from '../support/tools.js'
 
 const run = promisify(execFile)

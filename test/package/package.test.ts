@@ -6,10 +6,10 @@ import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import tap, { test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
+import { uncovered as env } from '../support/environment.js'
 import { newFolder } from '../support/folder.js'
 
 const run = promisify(execFile)
-const env = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 const manifest = JSON.parse(readFileSync('package.json', 'utf8'))
 
 /** The tarball, in its own folder. */

@@ -4,6 +4,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
 import { canShare } from '../../plugins/stores/sqlite-file.js'
+import { StartupError } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onPostgres, postgres, things, unavailable } from '../support/databases.js'
@@ -193,34 +194,43 @@ onPostgres('while the server hangs, is down, or has closed the connections, resp
   }
 })
 
-test('a database that cannot be opened ends the process with one clear line without the password', async t => {
+test('a database that cannot be opened is a startup error that is clear and does not contain the password', async t => {
   const folder = newFolder(t)
   writeFileSync(`${folder}/text`, 'no database, but a text that is long enough to be taken for one'.repeat(100))
+  const [user, rest] = postgres ? postgres.url.split('open%20sesame') : []
+  for (const [url, message] of [
+    ['sqlite:/proc/items.db', /^Cannot open the database in DATABASE_URL: ENOENT.*\/proc\/items.db'$/],
+    [`sqlite:${folder}`, /^Cannot open the database in DATABASE_URL: EISDIR.*$/],
+    [`sqlite:${folder}/text`, 'Cannot open the database in DATABASE_URL: file is not a database'],
+    ['sqlite:/proc/x/y', /^Cannot open the database in DATABASE_URL: ENOENT.*'\/proc\/x'$/],
+    ['sqlite://data/items.db', 'DATABASE_URL sqlite://data/items.db is ambiguous. Use sqlite:data/items.db for a relative path, or sqlite:/data/items.db for an absolute path.'],
+    ['sqlite::memory:', 'DATABASE_URL sqlite::memory: is not supported. Use DATABASE_URL=memory.'],
+    ['postgres://ada:sesame@[/items', 'DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.'],
+    ['postgres://ada:sesame@one,two:5433/items', 'DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.'],
+    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"']] as const : [],
+    ...postgres ? [[postgres.url.replace(/postgres$/, 'nowhere'), 'Cannot open the database in DATABASE_URL: database "nowhere" does not exist']] as const : []
+  ] as const) {
+    const error = await build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }).ready().then(undefined, error => error)
+    t.ok(error instanceof StartupError, url)
+    if (typeof message === 'string') t.equal(error.message, message)
+    else t.match(error.message, message)
+    t.notMatch(error.message, 'sesame')
+  }
+})
+
+test('a database whose driver is missing ends the process with one clear line', async t => {
   const noDriver = (name: string) => `import { register } from 'node:module'
     register('data:text/javascript,' + encodeURIComponent(\`export function resolve (name, context, next) {
       return next(name === '${name}' ? 'not-installed' : name, context)
     }\`))`
-  const [user, rest] = postgres ? postgres.url.split('open%20sesame') : []
-  for (const [url, message, script] of [
-    ['sqlite:/proc/items.db', /^Cannot open the database in DATABASE_URL: ENOENT.*\/proc\/items.db'\n$/],
-    [`sqlite:${folder}`, /^Cannot open the database in DATABASE_URL: EISDIR.*\n$/],
-    [`sqlite:${folder}/text`, 'Cannot open the database in DATABASE_URL: file is not a database\n'],
-    ['sqlite:/proc/x/y', /^Cannot open the database in DATABASE_URL: ENOENT.*'\/proc\/x'\n$/],
-    ['sqlite://data/items.db', 'DATABASE_URL sqlite://data/items.db is ambiguous. Use sqlite:data/items.db for a relative path, or sqlite:/data/items.db for an absolute path.\n'],
-    ['sqlite::memory:', 'DATABASE_URL sqlite::memory: is not supported. Use DATABASE_URL=memory.\n'],
-    ['postgres://ada:sesame@[/items', 'DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.\n'],
-    ['postgres://ada:sesame@one,two:5433/items', 'DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.\n'],
-    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"\n']] as const : [],
-    ...postgres ? [[postgres.url.replace(/postgres$/, 'nowhere'), 'Cannot open the database in DATABASE_URL: database "nowhere" does not exist\n']] as const : [],
-    ...process.getBuiltinModule('node:sqlite') ? [] : [['sqlite:./items.db', 'DATABASE_URL needs the package libsql, which is not installed. Run: npm install libsql\n', noDriver('libsql')]] as const,
-    ['postgres://ada:sesame@db/items', 'DATABASE_URL needs the package pg, which is not installed. Run: npm install pg\n', noDriver('pg')]
+  for (const [url, driver] of [
+    ...process.getBuiltinModule('node:sqlite') ? [] : [['sqlite:./items.db', 'libsql']] as const,
+    ['postgres://ada:sesame@db/items', 'pg']
   ] as const) {
-    const server = start(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }, { built: true, script })
+    const server = start(t, { DATABASE_URL: url }, { built: true, script: noDriver(driver) })
     t.same(await server.exit, [1, null], url)
     t.equal(server.output(), '')
-    if (typeof message === 'string') t.equal(server.errors(), message)
-    else t.match(server.errors(), message)
-    t.notMatch(server.errors(), 'sesame')
+    t.equal(server.errors(), `DATABASE_URL needs the package ${driver}, which is not installed. Run: npm install ${driver}\n`)
   }
 })
 

@@ -16,7 +16,8 @@ import { newFolder } from '../support/folder.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
-import { start, uncovered } from '../support/process.js'
+import { uncovered } from '../support/environment.js'
+import { start } from '../support/process.js'
 import { until } from '../support/until.js'
 
 const json = { 'content-type': 'application/json' }
@@ -131,7 +132,7 @@ function reader (url: string, agent = 'undefined') {
       for (let at = -1; (at = text.indexOf('}', at + 1)) >= 0;) length++
       last = (last + text).slice(-500)
     }).on('end', () => console.log(JSON.stringify({ length, first, last: last.slice(last.lastIndexOf('{')) })))
-  })`], { stdio: ['ignore', 'pipe', 'inherit'], env: { ...process.env, ...uncovered } })
+  })`], { stdio: ['ignore', 'pipe', 'inherit'], env: uncovered })
   const begun = once(child.stdout, 'data')
   return { begun, list: begun.then(() => text(child.stdout)).then(JSON.parse) }
 }

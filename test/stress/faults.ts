@@ -18,7 +18,7 @@ export async function kills (scope: Scope, url: string, { rounds, crash }: { rou
   for (let round = 1; round <= rounds; round++) {
     scope.comment(`round ${round} of ${rounds}`)
     const service = await serveOn(scope, url)
-    const enough = (account.answers[201] ?? 0) + 20
+    const enough = (account.answers[201] ?? 0) + 80
     const { stop } = account.write(service.url)
     await until(async () => (account.answers[201] ?? 0) >= enough)
     await sleep(Math.random() * 300)

@@ -54,6 +54,7 @@ export async function rollingRestart (scope: Scope, server: Postgres, { behind, 
       await restart(n, port)
     }
   }
+  await until(() => (account.answers[201] ?? 0) > 150)
   await Promise.all(loads.map(({ stop }) => stop()))
   for (const { proxy } of loads) {
     await account.compare(proxy.url)

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { uncovered } from './environment.js'
 import { claim } from './run.js'
 
 const sources = ['src', 'plugins', 'schemas', 'package.json', 'tsconfig.json', 'tsconfig.build.json', 'scripts/build.js', 'scripts/build-redoc.js']
@@ -11,7 +12,7 @@ const last = 'dist/.stamp'
 /** Builds the service if the build is older than the source. Test files that need it at the same time build it once. */
 export function ensureBuilt () {
   if (isFresh()) return
-  if (claim('build')) execFileSync('npm', ['run', 'build'], { stdio: ['ignore', 'ignore', 'inherit'], env: { ...process.env, NODE_OPTIONS: '' } })
+  if (claim('build')) execFileSync('npm', ['run', 'build'], { stdio: ['ignore', 'ignore', 'inherit'], env: uncovered })
   else while (!isFresh()) pause()
 }
 

@@ -3,13 +3,11 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { ensureBuilt } from './built.js'
+import { uncovered } from './environment.js'
 import { onceInRun } from './run.js'
 
 const run = promisify(execFile)
 const { version, dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
-
-/** The environment of a process of a host. */
-export const hostEnv = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 
 /** The file of the packed package in the folder of a host. */
 export const tarball = `fastify-items-users-${version}.tgz`
@@ -19,7 +17,7 @@ export function hostFolder (fastify: string): Promise<string> {
   return onceInRun(`host-${fastify.replaceAll(/\W/g, '')}`, async folder => {
     ensureBuilt()
     cpSync('test/package/hosts', folder, { recursive: true })
-    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { env: hostEnv })
+    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { env: uncovered })
     writeFileSync(join(folder, 'package.json'), JSON.stringify({
       type: 'module',
       dependencies: {
@@ -29,7 +27,7 @@ export function hostFolder (fastify: string): Promise<string> {
         ...pick(devDependencies, '@types/node')
       }
     }))
-    await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'], { env: hostEnv, cwd: folder })
+    await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'], { env: uncovered, cwd: folder })
     return folder
   })
 }

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
 import { promisify } from 'node:util'
+import { uncovered } from './environment.js'
 import { onceInRun } from './run.js'
 
 const run = promisify(execFile)
@@ -13,7 +14,7 @@ export async function install (folder: string) {
   if (isInstalled(folder)) return
   try {
     await onceInRun(`install-${folder.replaceAll('/', '-')}`, async () => {
-      await run('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], { cwd: folder, env: { ...process.env, NODE_OPTIONS: '' } })
+      await run('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], { cwd: folder, env: uncovered })
       return true
     })
   } catch (error) {

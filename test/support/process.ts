@@ -3,13 +3,11 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import { ensureBuilt } from './built.js'
+import { uncovered } from './environment.js'
 
 /** Starts the service from source, which counts for coverage, or from the build, which is faster. */
 const source = ['--enable-source-maps', '--import=./test/support/typescript.js', 'src/server.ts']
 const built = ['dist/src/server.js']
-
-/** The environment of a Node process that does not load tap and is not measured for coverage. */
-export const uncovered = { NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
 
 export interface How {
   /** JavaScript that runs before the service. */

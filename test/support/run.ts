@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, w
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { uncovered } from './environment.js'
 
 // Shares things between the test files of a run. Each file is a process, and tap is the parent of all.
 
@@ -53,7 +54,7 @@ function cleanUpAfterwards (run: string) {
       else if (clearInterval(watch) === undefined) rmSync(run, { recursive: true, force: true })
     }, 250)`
   spawn(process.execPath, ['-e', script, run, String(process.ppid)], {
-    detached: true, stdio: 'ignore', env: { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+    detached: true, stdio: 'ignore', env: uncovered
   }).unref()
 }
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { basename } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 // Node calls `resolve` and `load` for each module. Compiled files are cached, so that most processes do not load TypeScript.
 
@@ -11,12 +11,13 @@ const cache = fileURLToPath(new URL('../../node_modules/.cache/typescript/', imp
 const settings = ['typescript/package.json', '../../tsconfig.json'].map(file => readFileSync(require.resolve(file), 'utf8'))
 mkdirSync(cache, { recursive: true })
 
-/** Finds the source of a module that is imported by the name of its compiled file. */
+/** Finds the source of a module that is imported by the name of its compiled file. TypeBox loads faster as CommonJS. */
 export async function resolve (specifier, context, next) {
   if (specifier.startsWith('.') && specifier.endsWith('.js')) {
     const source = new URL(specifier.replace(/\.js$/, '.ts'), context.parentURL)
     if (existsSync(source)) return { url: source.href, format: 'module', shortCircuit: true }
   }
+  if (specifier === '@sinclair/typebox') return next(pathToFileURL(require.resolve(specifier)).href, context)
   return next(specifier, context)
 }
 
