@@ -213,46 +213,45 @@ test('in a browser', { timeout: 120_000 }, async t => {
   const direct = `http://127.0.0.2:${port}`
   const proxied = `http://127.0.0.1:${await proxy(t, port, '/some/where')}/some/where`
 
-  const views = [
-    { slash: '', where: 'on a screen', options: { viewport: { width: 1440, height: 900 }, colorScheme: 'light' } },
-    { slash: '/', where: 'on a phone in dark mode', options: { viewport: { width: 390, height: 900 }, colorScheme: 'dark' } }
-  ] as const
-  for (const base of [direct, proxied]) {
-    for (const { slash, where, options } of views) {
-      t.test(`${base.replace(/:\d+/, '')}/docs${slash} renders every operation ${where}, and "Try it out" posts an item`, async t => {
-        const { page, problems } = await open(`${base}/docs${slash}`, options)
-        await page.waitForSelector('.opblock')
-        const shown = await page.$$eval('.opblock-summary', blocks => blocks.map(block => [
-          block.querySelector('.opblock-summary-method')?.textContent,
-          block.querySelector('.opblock-summary-path')?.textContent?.replaceAll('\u200b', '')
-        ].join(' ')))
-        t.same(shown.sort(), Object.keys(operations).sort())
-        t.equal(await page.inputValue('.servers select'), base, 'the server has its address')
-        t.same(await look(page, '.title', '.swagger-ui'), options)
+  const screen = { slash: '', where: 'on a screen', options: { viewport: { width: 1440, height: 900 }, colorScheme: 'light' } } as const
+  const phone = { slash: '/', where: 'on a phone in dark mode', options: { viewport: { width: 390, height: 900 }, colorScheme: 'dark' } } as const
 
-        const before = (await app.inject('/api/items')).json().length
-        await page.click('#operations-items-createItem .opblock-summary-control')
-        await page.click('#operations-items-createItem .try-out__btn')
-        await page.click('#operations-items-createItem .execute')
-        await page.waitForSelector('#operations-items-createItem .live-responses-table tbody .response-col_status')
-        t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'), /201/)
-        const items = (await app.inject('/api/items')).json()
-        t.equal(items.length, before + 1)
-        t.same(items.at(-1), { id: 2, name: 'Teapot', price: 24.5 })
-        t.same(problems, [])
-      })
+  for (const { base, slash, where, options } of [{ base: direct, ...screen }, { base: proxied, ...phone }]) {
+    t.test(`${base.replace(/:\d+/, '')}/docs${slash} renders every operation ${where}, and "Try it out" posts an item`, async t => {
+      const { page, problems } = await open(`${base}/docs${slash}`, options)
+      await page.waitForSelector('.opblock')
+      const shown = await page.$$eval('.opblock-summary', blocks => blocks.map(block => [
+        block.querySelector('.opblock-summary-method')?.textContent,
+        block.querySelector('.opblock-summary-path')?.textContent?.replaceAll('\u200b', '')
+      ].join(' ')))
+      t.same(shown.sort(), Object.keys(operations).sort())
+      t.equal(await page.inputValue('.servers select'), base, 'the server has its address')
+      t.same(await look(page, '.title', '.swagger-ui'), options)
 
-      t.test(`${base.replace(/:\d+/, '')}/redoc${slash} renders every operation ${where}`, async t => {
-        const { page, problems } = await open(`${base}/redoc${slash}`, options)
-        await page.waitForSelector('div[data-section-id*="operation/"]')
-        const shown = await page.$$eval('div[data-section-id*="operation/"]', sections =>
-          sections.map(section => section.getAttribute('data-section-id')?.split('operation/')[1]))
-        t.same(Array.from(new Set(shown)).sort(), Object.values(operations).map(([id]) => id).sort())
-        t.match(await page.textContent('div[data-section-id*="listItems"]'), `${base}/api/items`, 'the server has its address')
-        t.same(await look(page, 'h1', 'body'), options)
-        t.same(problems, [])
-      })
-    }
+      const before = (await app.inject('/api/items')).json().length
+      await page.click('#operations-items-createItem .opblock-summary-control')
+      await page.click('#operations-items-createItem .try-out__btn')
+      await page.click('#operations-items-createItem .execute')
+      await page.waitForSelector('#operations-items-createItem .live-responses-table tbody .response-col_status')
+      t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'), /201/)
+      const items = (await app.inject('/api/items')).json()
+      t.equal(items.length, before + 1)
+      t.same(items.at(-1), { id: 2, name: 'Teapot', price: 24.5 })
+      t.same(problems, [])
+    })
+  }
+
+  for (const { base, slash, where, options } of [{ base: direct, ...phone }, { base: proxied, ...screen }]) {
+    t.test(`${base.replace(/:\d+/, '')}/redoc${slash} renders every operation ${where}`, async t => {
+      const { page, problems } = await open(`${base}/redoc${slash}`, options)
+      await page.waitForSelector('div[data-section-id*="operation/"]')
+      const shown = await page.$$eval('div[data-section-id*="operation/"]', sections =>
+        sections.map(section => section.getAttribute('data-section-id')?.split('operation/')[1]))
+      t.same(Array.from(new Set(shown)).sort(), Object.values(operations).map(([id]) => id).sort())
+      t.match(await page.textContent('div[data-section-id*="listItems"]'), `${base}/api/items`, 'the server has its address')
+      t.same(await look(page, 'h1', 'body'), options)
+      t.same(problems, [])
+    })
   }
 
   t.test('"Authorize" takes a token that survives a reload, and "Try it out" sends it', async t => {

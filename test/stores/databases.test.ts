@@ -48,6 +48,7 @@ onDatabases('after kills, all requests are retried with their keys and each reco
         asked.set(id, `key-${id}`)
         const { status } = await post(api, id).catch(() => ({ status: 0 }))
         if (status === 201) created++
+        else await sleep(20)
       }
     })
     const enough = created + 20

@@ -44,12 +44,14 @@ onPostgres('no record appears before one that was visible, and a reader that fol
   const ids = async (list: List) => (JSON.parse(await text(Readable.from(list))) as Item[]).map(({ id }) => id)
   while (followed.length < total) {
     // A page has a next position only if there are more records.
+    const wasWriting = isWriting
     const { list, next } = await reader.page(20, position)
+    const page = await ids(list)
     if (next !== undefined) {
       position = next
-      followed.push(...await ids(list))
-    } else if (!isWriting) {
-      followed.push(...await ids(list))
+      followed.push(...page)
+    } else if (!wasWriting) {
+      followed.push(...page)
       break
     }
     const now = await ids((await reader.page(10_000)).list)

@@ -48,12 +48,7 @@ async function start (folder: string, shared = false) {
   chmodSync(folder, 0o755)
   const binaries = await onceInRun('postgres-binaries', findBinaries)
   const data = join(folder, 'data')
-  const password = join(folder, 'password')
-  mkdirSync(data)
-  writeFileSync(password, 'open sesame')
-  if (user.uid) chownSync(data, user.uid, user.gid)
-  const locale = ['--encoding', 'UTF8', '--no-locale']
-  execFileSync(join(binaries, 'initdb'), ['-D', data, '-U', 'ada', '-A', 'scram-sha-256', '--pwfile', password, '--no-sync', ...locale], { ...user, stdio: 'ignore', cwd: folder })
+  execFileSync('cp', ['-a', await onceInRun('postgres-data', createData), data])
   const port = await freePort()
   const url = `postgres://ada:open%20sesame@127.0.0.1:${port}/postgres`
   let server: ChildProcess
@@ -119,6 +114,19 @@ async function start (folder: string, shared = false) {
   async function remove () {
     if (server.exitCode === null && server.signalCode === null) await stop('SIGQUIT')
     rmSync(folder, { recursive: true, force: true })
+  }
+
+  /** Creates the files of a server, which every server of the run copies. */
+  async function createData (folder: string) {
+    chmodSync(folder, 0o755)
+    const data = join(folder, 'data')
+    const password = join(folder, 'password')
+    mkdirSync(data)
+    writeFileSync(password, 'open sesame')
+    if (user.uid) chownSync(data, user.uid, user.gid)
+    const locale = ['--encoding', 'UTF8', '--no-locale']
+    execFileSync(join(binaries, 'initdb'), ['-D', data, '-U', 'ada', '-A', 'scram-sha-256', '--pwfile', password, '--no-sync', ...locale], { ...user, stdio: 'ignore', cwd: folder })
+    return data
   }
 }
 
