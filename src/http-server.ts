@@ -90,13 +90,16 @@ function inOrder (handle: RequestListener): RequestListener {
       return handle(request, response)
     }
     connection.pause()
-    previous.once('close', AsyncResource.bind(function handleNext () {
+    const resource = new AsyncResource('HttpRequest')
+    previous.once('close', () => resource.runInAsyncScope(handleNext))
+
+    function handleNext () {
       if (!connection.writable) return // the connection is closed or about to be closed
       connection[currentResponse] = response
       if (connection[newestResponse] === response) connection.resume()
       else connection.pause() // Node resumes it with each response
       handle(request, response)
-    }))
+    }
   }
 }
 

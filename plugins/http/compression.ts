@@ -75,11 +75,12 @@ function shared (pieces: Iterator<Buffer>, compressor: Transform) {
 
   function reader () {
     let next = 0
+    // It continues in the async context of its own request, whichever request has compressed the piece.
+    const context = new AsyncResource('CompressedBody')
     return new Readable({
       read () {
         if (next < chunks.length || whole) this.push(chunks[next++] ?? null)
-        // It continues in the async context of its own request, whichever request has compressed the piece.
-        else compressNext(AsyncResource.bind(() => { if (!this.destroyed) this._read(0) }))
+        else compressNext(() => { if (!this.destroyed) context.runInAsyncScope(this._read, this, 0) })
       }
     })
   }
