@@ -121,7 +121,7 @@ test('a response that breaks off is logged as an error with its request id', asy
 test('in a terminal, the log is colored text with one line per request', async t => {
   const server = start(t, { FORCE_COLOR: '1', NO_COLOR: undefined }, { script: 'process.stdout.isTTY = true' })
   await fetch(`${await server.url}/api/items/2`)
-  await server.says('404')
+  await server.says('404 in')
   const plain = server.output().replaceAll(/\u001b\[\d+m/g, '') // eslint-disable-line no-control-regex
   t.not(plain, server.output())
   t.match(plain, /^\[\d\d:\d\d:\d\d\] INFO: API at .+\n\[\d\d:\d\d:\d\d\] INFO: GET \/api\/items\/2 404 in \d+\.\d ms\n$/)
