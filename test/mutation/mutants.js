@@ -21,7 +21,8 @@ export const mutants = [
     ['/^-?\\d+$/', '/^\\d+$/'],
     ['/^-?\\d+$/', '/-?\\d+/'],
     ['return check(pick(data, names))', 'return check(data)'],
-    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)']
+    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)'],
+    ['JSON.stringify([schema, shared])', 'JSON.stringify(schema)']
   ]),
   ...inFile('plugins/http/json-body.ts', http, [
     ["getDefaultJsonParser('error', 'error')", "getDefaultJsonParser('remove', 'error')"],
@@ -76,7 +77,8 @@ export const mutants = [
     [" || reply.hasHeader('content-encoding')", ''],
     ['byCoding?.get(coding) ??', ''],
     ['start = end, end += pieceSize', 'start = end + 1, end += pieceSize'],
-    ['vary === undefined ? name : `${vary}, ${name}`', 'name']
+    ['vary === undefined ? name : `${vary}, ${name}`', 'name'],
+    ['context.runInAsyncScope(this._read, this, 0)', 'this._read(0)']
   ]),
 
   // Pagination
