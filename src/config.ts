@@ -1,19 +1,24 @@
 import { isIP } from 'node:net'
-import { Ajv, type ErrorObject } from 'ajv'
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import { explain } from '../plugins/http/faults.js'
 import { ajvOptions } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
 
-// The validator runs once, so optimizing its code would take longer than running it.
-const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] })
-const validate = ajv.compile<Config>(Config)
+let validator: ValidateFunction<Config> | undefined
 
 /** Reads the configuration from the environment. Throws one error that lists all problems. */
 export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
+  const validate = validator ??= compile()
   const config: unknown = { ...env }
   if (validate(config)) return config
   const faults = (validate.errors as ErrorObject[]).map(error => `  ${nameOf(error)} ${explain(error)}`)
   throw new ConfigError(['Invalid configuration:', ...faults].join('\n'))
+}
+
+function compile () {
+  // The validator usually runs once, so optimizing its code would take longer than running it.
+  const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] })
+  return ajv.compile<Config>(Config)
 }
 
 /** An invalid configuration. The message lists all problems. */

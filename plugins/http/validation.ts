@@ -40,7 +40,7 @@ export default fp(async function validation (app) {
   app.setSchemaController({
     bucket: () => ({
       add (schema: TSchema & { $id: string }) {
-        shared[schema.$id] ??= schema
+        if (!Object.hasOwn(shared, schema.$id)) shared[schema.$id] = schema
         return app
       },
       getSchema: id => shared[id],

@@ -63,6 +63,7 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
     // A page links to the next one, and a request that is retried with its key creates nothing.
     if (link) await get(followed(link.slice(1, link.indexOf('>')), request.target))
     if (location && request.headers['idempotency-key']) await send(request)
+    // Many of the created records are deleted again.
     if (location && sent % 2 === 0) await send({ method: 'DELETE', target: followed(location, request.target), headers: {} })
     if (sent % 500 < 2) for (const path of oracle.lists) await get(path)
   }), { numRuns: requests, endOnFailure: true, ...seedOf() })
