@@ -16,7 +16,7 @@ symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
 
 const pages = ['/docs', '/docs/static/swagger-ui-bundle.js', '/redoc', '/redoc/redoc.standalone.js']
 const lamp = '[{"id":1,"name":"Lamp","price":42.5}]'
-const running = start(tap, {}, { built: true, folder, npm: true })
+const running = start(tap, { DOCS: 'true' }, { built: true, folder, npm: true })
 
 test('npm start does not compile if nothing has changed', async t => {
   t.equal(await (await fetch(`${await running.url}/api/items`)).text(), lamp)

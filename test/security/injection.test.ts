@@ -100,7 +100,7 @@ test('clients cannot add response headers', async t => {
 })
 
 test('line breaks in names, URLs and headers cannot forge log lines', async t => {
-  const server = start(t, { TRUST_PROXY: '127.0.0.1', AUTH_TOKENS: 'one' })
+  const server = start(t, { TRUST_PROXY: '127.0.0.1', AUTH_TOKENS: 'one', DOCS: 'true' }, { built: true })
   const send = sender(Number(new URL(await server.url).port))
   const told = Buffer.from(evil.replaceAll(/[\r\n\0]/g, ' ')).toString('latin1').replaceAll(/[^\t -~\x80-\xff]/g, '')
   const escaped = encodeURIComponent(evil)

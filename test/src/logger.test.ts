@@ -148,7 +148,7 @@ test('with an active span, a line has the ids of its trace', async t => {
 })
 
 test('a normal shutdown logs no stack trace', async t => {
-  const server = start(t)
+  const server = start(t, {}, { built: true })
   const { port } = new URL(await server.url)
   const slow = exchange(Number(port), request('POST', '/api/items', '{"id":2,"name":"x","price":1}'))
   await fetch(`${await server.url}/api/items`)

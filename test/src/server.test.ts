@@ -132,7 +132,7 @@ test('a HOST that cannot be used ends the process with one clear line', async t 
 })
 
 test('the service logs its address and one line per request, except probes, and stops on SIGINT', async t => {
-  const server = start(t)
+  const server = start(t, { DOCS: 'true' })
   const url = await server.url
   t.equal((await fetch(`${url}/api/items?x=1`)).status, 200)
   t.equal((await fetch(`${url}/api/items/%zz`)).status, 400)
@@ -151,7 +151,7 @@ test('the service logs its address and one line per request, except probes, and 
 })
 
 test('with DOCS=false, the documentation pages are not served or mentioned', async t => {
-  const server = start(t, { DOCS: 'false', API_PREFIX: '/v2' }, { built: true })
+  const server = start(t, { API_PREFIX: '/v2' }, { built: true })
   const url = await server.url
   t.equal(JSON.parse(server.output().trim()).msg, `API at ${url}/v2`)
   t.equal((await fetch(`${url}/v2/items`)).status, 200)
@@ -192,7 +192,7 @@ test('unused connections do not delay the shutdown', async t => {
 
 test('two signals at once, as with Ctrl-C and npm, count as one', async t => {
   for (const pause of [0, 1, 50]) {
-    const server = start(t, { DOCS: 'false' }, { built: true })
+    const server = start(t, {}, { built: true })
     const { port } = new URL(await server.url)
     const slow = open(Number(port))
     slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')
@@ -270,7 +270,7 @@ test('a signal during startup exits at once', async t => {
 })
 
 test('a request that does not end is aborted after SHUTDOWN_TIMEOUT', async t => {
-  const server = start(t, { SHUTDOWN_TIMEOUT: '300', DOCS: 'false' })
+  const server = start(t, { SHUTDOWN_TIMEOUT: '300' })
   const { port } = new URL(await server.url)
   const slow = open(Number(port))
   slow.write('POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"id":2,')

@@ -40,7 +40,7 @@ onDatabases('after kills, all requests are retried with their keys and each reco
   })
 
   for (let round = 1; round <= 2; round++) {
-    const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+    const server = start(t, { DATABASE_URL: url }, { built: true })
     const api = `${await server.url}/api/users`
     const clients = Array.from({ length: 8 }, async () => {
       while (!server.process.killed) {
@@ -59,7 +59,7 @@ onDatabases('after kills, all requests are retried with their keys and each reco
     await Promise.all([...clients, server.exit])
   }
 
-  const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const server = start(t, { DATABASE_URL: url }, { built: true })
   const api = `${await server.url}/api/users`
   const found = ((await (await fetch(api)).json()) as { id: number }[]).length - 1
   for (const id of asked.keys()) equal((await post(api, id)).status, 201)
@@ -120,7 +120,7 @@ onDatabases('expired keys are removed without another request with a key', async
 
 onPostgres('four instances that start at the same time create the tables once', async (t, server) => {
   const url = server.database()
-  const servers = Array.from({ length: 4 }, () => start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true }))
+  const servers = Array.from({ length: 4 }, () => start(t, { DATABASE_URL: url }, { built: true }))
   const [first] = await Promise.all(servers.map(server => server.url))
   t.same(await fetch(`${first}/api/users`).then(response => response.json()), [{ id: 1, name: 'Ada' }])
   t.equal((await fetch(`${first}/api/users/1`, { method: 'DELETE' })).status, 204)
@@ -161,17 +161,16 @@ onDatabases('tables of an older version are upgraded, and those of a newer versi
   await app.ready()
   await app.close()
   await sql("update collections set version = 9 where name = 'users'")
-  const server = start(t, { DATABASE_URL: url })
-  t.same(await server.exit, [1, null])
-  t.equal(server.output(), '')
-  t.equal(server.errors(), 'The table users in DATABASE_URL has version 9, but this release supports only up to version 1. Use a newer release.\n')
+  await t.rejects(async () => build(t, { DATABASE_URL: url }).ready(), {
+    code: 'ERR_STARTUP', message: 'The table users in DATABASE_URL has version 9, but this release supports only up to version 1. Use a newer release.'
+  })
 })
 
 onDatabases('an existing table of another application is left unchanged', async (t, { url, sql }) => {
   await sql('create table users (name text)')
-  const server = start(t, { DATABASE_URL: url }, { built: true })
-  t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Cannot (open the database|create the tables) in DATABASE_URL: .*"?users"? already exists.*\n$/)
+  await t.rejects(async () => build(t, { DATABASE_URL: url }).ready(), {
+    code: 'ERR_STARTUP', message: /^Cannot (open the database|create the tables) in DATABASE_URL: .*"?users"? already exists/
+  })
   await t.rejects(sql('select * from items'), 'no other table was created')
   t.same(await sql('select * from users'), [])
 })
@@ -188,7 +187,7 @@ onDatabases('a missing table is answered with 500', async (t, { url, sql }) => {
 })
 
 onPostgres('what one instance acknowledges, the others return at once', async (t, server) => {
-  const env = { DATABASE_URL: server.database(), DOCS: 'false' }
+  const env = { DATABASE_URL: server.database() }
   const urls = await Promise.all([1, 2, 3].map(() => start(t, env, { built: true }).url))
   for (let id = 100; id < 120; id++) {
     const [one, ...others] = [0, 1, 2].map(n => `${urls[(id + n) % 3]}/api/users`)

@@ -49,7 +49,7 @@ onDatabases('of a hundred thousand items', async (t, { url, sql, itemsTo, openLi
 
   await t.test('a long list is sent in little memory, as of one instant, and others do not wait', async t => {
     // A list is 44 MB. If the service held it, this heap would be too small; a heap much smaller spends its time on garbage collection.
-    const server = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true, flags: ['--max-old-space-size=64'] })
+    const server = start(t, { DATABASE_URL: url }, { built: true, flags: ['--max-old-space-size=64'] })
     const api = `${await server.url}/api/items`
     const { begun, list } = reader(api)
     await begun
@@ -112,7 +112,7 @@ onDatabases('HEAD does not read a long list, and a list that is not read is clos
 })
 
 onDatabases('a list that is being sent during shutdown is sent to its end', async (t, { url, sql, itemsTo }) => {
-  const server = start(t, { DATABASE_URL: url, DOCS: 'false', SHUTDOWN_TIMEOUT: '60000' }, { built: true })
+  const server = start(t, { DATABASE_URL: url, SHUTDOWN_TIMEOUT: '60000' }, { built: true })
   const api = `${await server.url}/api/items`
   await sql(itemsTo(20_000))
   const { begun, list } = reader(api, 'new (require("node:http").Agent)({ keepAlive: true })')

@@ -240,7 +240,7 @@ onPostgres('a key that two instances use at the same time creates one record, an
 
 onPostgres('a key of an instance that is frozen can be used on another instance', async (t, server) => {
   const url = server.database()
-  const frozen = start(t, { DATABASE_URL: url, DOCS: 'false' }, { built: true })
+  const frozen = start(t, { DATABASE_URL: url }, { built: true })
   const api = `${await frozen.url}/api/items`
   const app = build(t, { DATABASE_URL: url })
   await app.ready()

@@ -121,5 +121,5 @@ export async function redisGone (scope: Scope) {
 }
 
 function serveOn (scope: Scope, url: string, env: NodeJS.ProcessEnv = {}) {
-  return serve(scope, { DATABASE_URL: url, DATABASE_TIMEOUT: String(patience), DOCS: 'false', ...env })
+  return serve(scope, { DATABASE_URL: url, DATABASE_TIMEOUT: String(patience), ...env })
 }

@@ -34,7 +34,7 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   await primary.query("alter system set synchronous_standby_names = '*'")
   await primary.query('select pg_reload_conf()')
   const proxy = await startSwitch(scope, primary.port)
-  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', DOCS: 'false' }
+  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000' }
   const instances = await Promise.all([1, 2, 3].map(() => serve(scope, env)))
 
   // Transactions take different times, so that they would not commit in the order in which they have inserted.
@@ -64,7 +64,7 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   await primary.stop('SIGQUIT')
   await sleep(200)
   await standby.promote()
-  for (const { url } of instances) await until(async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true)
+  for (const n of instances.keys()) await until(() => isReady(n))
   await more()
   stopping.abort()
   await Promise.all(running)
@@ -156,14 +156,21 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   }
 
   async function send (n: number, path: string, init?: RequestInit) {
-    const url = instances[n % instances.length]?.url
-    const response = await fetch(`${url}/api/users${path}`, init).catch(() => undefined)
+    const response = await fetch(`${urlOf(n)}/api/users${path}`, init).catch(() => undefined)
     const outcome = response?.status ?? 'dropped'
     if (outcome === 503 || outcome === 'dropped') {
       unknown[outcome] = (unknown[outcome] ?? 0) + 1
-      await sleep(300) // so that few operations have an unknown outcome
+      await until(() => isReady(n)) // so that few operations have an unknown outcome
     }
     return response
+  }
+
+  async function isReady (n: number) {
+    return (await fetch(`${urlOf(n)}/readyz`).catch(() => undefined))?.ok === true
+  }
+
+  function urlOf (n: number) {
+    return instances[n % instances.length]?.url
   }
 
   function answer (operation: Operation, result?: boolean) {

@@ -12,7 +12,7 @@ onPostgres('a rolling upgrade of three instances behind nginx and haproxy fails 
   for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
   const behind = proxies.filter(proxy => !without(proxy))
   if (behind.length === 0) return
-  t.match(await rollingRestart(t, server, { behind, rounds: 1, pause: 100, previous: previousRelease(t) }), { restarts: 3 })
+  t.match(await rollingRestart(t, server, { behind, rounds: 1, pause: 300, previous: previousRelease(t) }), { restarts: 3 })
 })
 
 onPostgres('what clients see during kills and a failover is possible with one list', async t => {

@@ -42,7 +42,7 @@ const script = `
 export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, previous, delay = untilSignal }: Options) {
   const url = server.database()
   if (previous) await server.query(readFileSync('test/stress/previous.sql', 'utf8'), url)
-  const env = { DATABASE_URL: url, SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000', DOCS: 'false' }
+  const env = { DATABASE_URL: url, SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
   const ports = [await lastingPort(), await lastingPort(), await lastingPort()]
   const instances = await Promise.all(ports.map(port => start(port, previous)))
   const account = ledger(scope, [], { headers })

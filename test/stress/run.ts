@@ -33,7 +33,7 @@ const drills: Drill[] = [
   ...Object.entries(engines).map(([engine, address]) => ({
     name: `Generated requests, ${engine}`,
     async run (scope: Scope) {
-      const { url } = await serve(scope, { DATABASE_URL: address(scope) })
+      const { url } = await serve(scope, { DATABASE_URL: address(scope), DOCS: 'true' })
       const { requests, statuses, seed } = await generated(url, {
         requests: 100_000, holdsNul: engine === 'memory', progress: done => scope.comment(`${done} requests`)
       })

@@ -38,7 +38,7 @@ const teller = `process.on('SIGWINCH', () => {
 
 /** Loads a service at 70 % of its capacity for a long time, and compares the first measurements with the last. */
 export async function soak (scope: Scope, url: string, { seconds, looks }: Options) {
-  const service = await serve(scope, { DATABASE_URL: url, DOCS: 'false' }, { script: teller, flags: ['--expose-gc'] })
+  const service = await serve(scope, { DATABASE_URL: url }, { script: teller, flags: ['--expose-gc'] })
   const clients = Array.from({ length: 32 }, (_, n) => clientOf(service, n))
   const trial = Math.min(seconds / 3, 5)
   await load(clients, trial) // warms up

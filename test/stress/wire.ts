@@ -115,7 +115,7 @@ function described (sent: [typeof whole, number[], unknown, number] | null) {
  * and where somebody waits for it, each of them is told that it took too long.
  */
 export async function slowClients (scope: Scope, { clients, seconds, toTheEnd = false }: { clients: number, seconds: number, toTheEnd?: boolean }) {
-  const { url } = await serve(scope, { DOCS: 'false' })
+  const { url } = await serve(scope)
   await latencies(url, seconds / 2) // warms up
   const alone = await latencies(url, seconds)
   const slow = Array.from({ length: clients }, (_, n) => {
@@ -138,7 +138,7 @@ export async function slowClients (scope: Scope, { clients, seconds, toTheEnd = 
 
 /** Clients that request a long list and do not read it use no memory for it, and others are served. */
 export async function neverReads (scope: Scope, { records, name, readers, seconds }: { records: number, name: string, readers: number, seconds: number }) {
-  const service = await serve(scope, { DOCS: 'false' })
+  const service = await serve(scope)
   const { url } = service
   await fill(scope, url, records, name)
   await latencies(url, seconds / 2) // warms up

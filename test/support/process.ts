@@ -24,7 +24,7 @@ export interface How {
   npm?: boolean
 }
 
-/** Starts the service as a process on a free port. It is killed when the test ends. */
+/** Starts the service as a process on a free port, without the documentation pages, which take a while to load. It is killed when the test ends. */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
@@ -32,7 +32,7 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   const [command, ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [process.execPath, ...imports, ...how.flags ?? [], ...entry]
   const child = spawn(command, [...args, ...how.args ?? []], {
     cwd: how.folder,
-    env: { ...process.env, ...how.built && uncovered, PORT: '0', ...env }
+    env: { ...process.env, ...how.built && uncovered, PORT: '0', DOCS: 'false', ...env }
   })
   let output = ''
   let errors = ''

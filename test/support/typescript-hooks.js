@@ -18,10 +18,12 @@ export async function resolve (specifier, context, next) {
     if (existsSync(source)) return { url: source.href, format: 'module', shortCircuit: true }
   }
   if (specifier === '@sinclair/typebox') return next(pathToFileURL(require.resolve(specifier)).href, context)
+  if (specifier.startsWith('node:')) return { url: specifier, format: 'builtin', shortCircuit: true }
   return next(specifier, context)
 }
 
 export async function load (url, context, next) {
+  if (context.format === 'builtin' || context.format === 'commonjs') return { format: context.format, shortCircuit: true }
   if (!url.endsWith('.ts')) return next(url, context)
   const path = fileURLToPath(url)
   return { format: 'module', source: compiled(basename(path), readFileSync(path, 'utf8')), shortCircuit: true }

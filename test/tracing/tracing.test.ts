@@ -18,7 +18,7 @@ interface Span {
 
 onEveryEngine((t, address, engine) => {
   t.test('every request has its own trace with its route and its database statements', { skip: problem }, async t => {
-    const server = start(t, { DATABASE_URL: address(), DOCS: 'false' }, { built: true, flags: ['--import', `./${folder}/tracing.js`] })
+    const server = start(t, { DATABASE_URL: address() }, { built: true, flags: ['--import', `./${folder}/tracing.js`] })
     const url = await server.url
     const sent = new Map<string, { method: string, route: string, alone: boolean }>()
     for (const concurrency of [1, 5, 100]) {
