@@ -8,6 +8,7 @@ import tap, { test } from 'tap'
 import { ensureBuilt } from '../support/built.js'
 import { uncovered as env } from '../support/environment.js'
 import { newFolder } from '../support/folder.js'
+import { install } from '../support/install.js'
 
 const run = promisify(execFile)
 const manifest = JSON.parse(readFileSync('package.json', 'utf8'))
@@ -77,6 +78,16 @@ test('lockfiles contain no host names', async t => {
   for (const folder of ['.', 'bench', 'test/browser', 'test/clients', 'test/clients/types', 'test/deploy/tools', 'test/docs/tools', 'test/package/bundlers', 'test/package/tools', 'test/tracing']) {
     t.notMatch(await readFile(`${folder}/package-lock.json`, 'utf8'), /"resolved"/, folder)
   }
+})
+
+test('a test whose own packages cannot be installed is skipped with the reason, and fails with CI=true', async t => {
+  const { CI } = process.env
+  t.teardown(() => { process.env.CI = CI ?? '' })
+  const folder = newFolder(t) // has no lockfile
+  process.env.CI = ''
+  t.match(await install(folder), /^its packages cannot be installed: .*npm ci/s)
+  process.env.CI = 'true'
+  await t.rejects(install(folder), /npm ci/)
 })
 
 test('SECURITY.md covers all ten risks, and every test that it names exists', async t => {

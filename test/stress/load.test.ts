@@ -28,10 +28,10 @@ test('requests that arrive in pieces are answered in order, and corrupted ones d
   t.match(await mangled(url, { runs: 100 }), { connections: 100 })
 })
 
-test('a thousand slow clients do not slow down another one', async t => {
-  t.match(await slowClients(t, { clients: 1000, seconds: 1 }), { clients: 1000 })
+test('next to a thousand slow clients, others are served', async t => {
+  t.match(await slowClients(t, { clients: 1000, requests: 100 }), { clients: 1000 })
 })
 
 test('clients that do not read a long list use no memory for it, and others are served', async t => {
-  t.match(await neverReads(t, { records: 2000, name: 'x'.repeat(10_000), readers: 10, seconds: 1 }), { readers: 10 })
+  t.match(await neverReads(t, { records: 2000, name: 'x'.repeat(10_000), readers: 10, requests: 100 }), { readers: 10 })
 })

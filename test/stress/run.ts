@@ -51,14 +51,14 @@ const drills: Drill[] = [
   {
     name: 'Slow headers and slow bodies',
     async run (scope) {
-      const { clients, alone, beside, longest } = await slowClients(scope, { clients: 1000, seconds: 10, toTheEnd: true })
+      const { clients, alone, beside, longest } = await slowClients(scope, { clients: 1000, requests: 5000, toTheEnd: true })
       return `${clients} slow clients: p99 of another one ${beside.toFixed(1)} ms, at most ${longest.toFixed(1)} ms; without them, p99 ${alone.toFixed(1)} ms; each got its 408`
     }
   },
   {
     name: 'A million records that nobody reads',
     async run (scope) {
-      const { readers, megabytes, alone, beside, longest } = await neverReads(scope, { records: 1_000_000, name: 'somebody', readers: 10, seconds: 2 })
+      const { readers, megabytes, alone, beside, longest } = await neverReads(scope, { records: 1_000_000, name: 'somebody', readers: 10, requests: 1000 })
       return `${readers} such clients: ${megabytes.toFixed(1)} MB more; p99 of another one ${beside.toFixed(1)} ms, at most ${longest.toFixed(1)} ms; without them, p99 ${alone.toFixed(1)} ms`
     }
   },
