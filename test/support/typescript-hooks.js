@@ -5,6 +5,7 @@ import { basename } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 // Node calls `resolve` and `load` for each module. Compiled files are cached, so that most processes do not load TypeScript.
+// `shortCircuit` skips the hooks of tap, which ask the main thread for mocks.
 
 const require = createRequire(import.meta.url)
 const cache = fileURLToPath(new URL('../../node_modules/.cache/typescript/', import.meta.url))
