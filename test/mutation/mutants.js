@@ -149,9 +149,11 @@ export const mutants = [
     ['use && use.digest !== digest', 'use && use.digest === digest'],
     ['use.at >= expiredBefore()', 'use.at >= 0'],
     ['if (uses.size <= mostInMemory) break', 'break'],
-    ['if (inUse.has(key)) throw', 'if (inUse.size > 100) throw'],
-    ['inUse.delete(key)', ''],
     ['24 * 60 * 60 * 1000', '23 * 60 * 60 * 1000']
+  ]),
+  ...inFile('plugins/stores/idempotency.ts', databases, [
+    ['if (inUse.has(key)) throw', 'if (inUse.size > 100) throw'],
+    ['inUse.delete(key)', '']
   ]),
   ...inFile('plugins/http/create-record.ts', http, [
     ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
