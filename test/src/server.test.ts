@@ -183,7 +183,7 @@ test('after SIGTERM, readiness is 503, open requests finish, and the process exi
 })
 
 test('two signals at once, as with Ctrl-C and npm, count as one', async t => {
-  for (const pause of [0, 50]) {
+  for (const pause of [0, 1, 50]) {
     const server = start(t, {}, { built: true })
     const { port } = new URL(await server.url)
     const slow = open(Number(port))

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { startPostgres } from '../support/postgres.js'
 import { until } from '../support/until.js'
 import { violationOf, type Operation } from './linearizable.js'
-import { serve, type Scope } from './service.js'
+import { isReady, serve, type Scope } from './service.js'
 
 interface Options {
   /** How many operations are done before each fault, and after the last one. */
@@ -64,7 +64,7 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   await primary.stop('SIGQUIT')
   await sleep(200)
   await standby.promote()
-  for (const n of instances.keys()) await until(() => isReady(n))
+  for (const { url } of instances) await until(() => isReady(url))
   await more()
   stopping.abort()
   await Promise.all(running)
@@ -160,17 +160,13 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
     const outcome = response?.status ?? 'dropped'
     if (outcome === 503 || outcome === 'dropped') {
       unknown[outcome] = (unknown[outcome] ?? 0) + 1
-      await until(() => isReady(n)) // so that few operations have an unknown outcome
+      await until(() => isReady(urlOf(n))) // so that few operations have an unknown outcome
     }
     return response
   }
 
-  async function isReady (n: number) {
-    return (await fetch(`${urlOf(n)}/readyz`).catch(() => undefined))?.ok === true
-  }
-
   function urlOf (n: number) {
-    return instances[n % instances.length]?.url
+    return String(instances[n % instances.length]?.url)
   }
 
   function answer (operation: Operation, result?: boolean) {

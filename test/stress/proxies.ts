@@ -5,7 +5,7 @@ import { newFolder } from '../support/folder.js'
 import { ownPaths, startNginx as startNginxWith } from '../support/nginx.js'
 import { freePort } from '../support/postgres.js'
 import { until } from '../support/until.js'
-import type { Scope } from './service.js'
+import { isReady, type Scope } from './service.js'
 
 export type Proxy = Awaited<ReturnType<typeof proxies[keyof typeof proxies]>>
 
@@ -83,10 +83,6 @@ async function ready (port: number, proxy: ChildProcess) {
     return isReady(url)
   })
   return url
-}
-
-async function isReady (url: string) {
-  return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
 }
 
 function countOf (pattern: RegExp, text: string) {

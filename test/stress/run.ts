@@ -1,5 +1,6 @@
 // The long form of test/stress/*.test.ts. Writes its results to bench/stress.md. With words as arguments, it runs only
 // what has one of them in its name, and writes nothing.
+import { ok } from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { newFolder } from '../support/folder.js'
@@ -51,14 +52,16 @@ const drills: Drill[] = [
   {
     name: 'Slow headers and slow bodies',
     async run (scope) {
-      const { clients, alone, beside, longest } = await slowClients(scope, { clients: 1000, requests: 5000, toTheEnd: true })
+      const { clients, alone, beside, longest, slowdown } = await slowClients(scope, { clients: 1000, requests: 5000, toTheEnd: true })
+      ok(slowdown < 5, `another client is served ${slowdown} times as slowly`)
       return `${clients} slow clients: p99 of another one ${beside.toFixed(1)} ms, at most ${longest.toFixed(1)} ms; without them, p99 ${alone.toFixed(1)} ms; each got its 408`
     }
   },
   {
     name: 'A million records that nobody reads',
     async run (scope) {
-      const { readers, megabytes, alone, beside, longest } = await neverReads(scope, { records: 1_000_000, name: 'somebody', readers: 10, requests: 1000 })
+      const { readers, megabytes, alone, beside, longest, slowdown } = await neverReads(scope, { records: 1_000_000, name: 'somebody', readers: 10, requests: 1000 })
+      ok(slowdown < 5, `another client is served ${slowdown} times as slowly`)
       return `${readers} such clients: ${megabytes.toFixed(1)} MB more; p99 of another one ${beside.toFixed(1)} ms, at most ${longest.toFixed(1)} ms; without them, p99 ${alone.toFixed(1)} ms`
     }
   },

@@ -16,9 +16,14 @@ export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How
   const url = `http://127.0.0.1:${port}`
   await until(async () => {
     if (service.process.exitCode !== null) throw new Error(`It ended with ${service.process.exitCode}: ${service.errors()}`)
-    return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
+    return isReady(url)
   })
   return { url, process: service.process, exit: service.exit, errors: service.errors }
+}
+
+/** Returns whether a service is there and ready. */
+export async function isReady (url: string) {
+  return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
 }
 
 /** The reason to skip what needs a program, if the machine does not have it. */

@@ -111,8 +111,8 @@ function described (sent: [typeof whole, number[], unknown, number] | null) {
 }
 
 /**
- * Many clients send their headers or their bodies a byte at a time. Another one is served,
- * and where somebody waits for it, each of them is told that it took too long.
+ * Many clients send their headers or their bodies a byte at a time. Another client is served meanwhile. With `toTheEnd`,
+ * each slow client must get a 408.
  */
 export async function slowClients (scope: Scope, { clients, requests, toTheEnd = false }: { clients: number, requests: number, toTheEnd?: boolean }) {
   const { url } = await serve(scope)
@@ -158,9 +158,13 @@ export async function neverReads (scope: Scope, { records, name, readers, reques
   return { records, readers, megabytes, ...compared(alone, beside) }
 }
 
-/** The latencies of a client that is served alone and next to others. */
+/** The latencies of a client that is served alone and next to others, and the ratio of their sums. */
 function compared (alone: number[], beside: number[]) {
-  return { alone: quantile(alone, 0.99), beside: quantile(beside, 0.99), longest: Math.max(...beside) }
+  return { alone: quantile(alone, 0.99), beside: quantile(beside, 0.99), longest: Math.max(...beside), slowdown: sum(beside) / sum(alone) }
+}
+
+function sum (values: number[]) {
+  return values.reduce((total, value) => total + value, 0)
 }
 
 /** Creates items up to this number. */
