@@ -50,7 +50,7 @@ export async function measureCaching ({ rounds, progress, start, service, folder
 
   progress('a list that changes before every request')
   const times = { plain: [], gzip: [] }
-  for (let n = 0; n < 100; n++) {
+  for (let n = 0; n < 300; n++) {
     await create(url, size + n)
     times.plain.push(await timeToFirstByte(port, {}))
     await create(url, size + n)

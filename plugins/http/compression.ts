@@ -71,6 +71,7 @@ function shared (pieces: Iterator<Buffer>, compressor: Transform) {
     whole = Buffer.concat(chunks)
     wake()
   })
+  compressNext() // while Fastify prepares the response
   return () => whole ?? reader()
 
   function reader () {
@@ -80,13 +81,15 @@ function shared (pieces: Iterator<Buffer>, compressor: Transform) {
     return new Readable({
       read () {
         if (next < chunks.length || whole) this.push(chunks[next++] ?? null)
-        else compressNext(() => { if (!this.destroyed) context.runInAsyncScope(this._read, this, 0) })
+        else {
+          waiting.add(() => { if (!this.destroyed) context.runInAsyncScope(this._read, this, 0) })
+          compressNext()
+        }
       }
     })
   }
 
-  function compressNext (then: () => void) {
-    waiting.add(then)
+  function compressNext () {
     if (isCompressing) return
     isCompressing = true
     const { value, done } = pieces.next()
