@@ -47,6 +47,26 @@ test('a memory store releases the memory of deleted records', async t => {
   }
 })
 
+test('records that are deleted in the order of their creation leave a valid list and use no memory', async t => {
+  const store = empty()
+  for (let id = 0; id < 5000; id++) store.append(item(id))
+  for (let id = 0; id < 5000; id++) {
+    store.removeFirst(id)
+    if (id % 100 === 0) t.equal(JSON.parse(await text(Readable.from(await store.list()))).length, 4999 - id)
+  }
+
+  store.append(item(1))
+  const before = await memoryUsed()
+  for (let n = 0; n < 200_000; n++) {
+    store.append(item(1))
+    store.removeFirst(1)
+  }
+  const after = await memoryUsed()
+  t.ok(after.buffers - before.buffers < 256, `${after.buffers - before.buffers} KB of buffers`)
+  t.ok(after.heap - before.heap < 2000, `${after.heap - before.heap} KB of heap`)
+  t.equal(String(store.list()), JSON.stringify([item(1)]))
+})
+
 test('lists and cursors stay valid while records around them are deleted', async t => {
   let seed = 1
   const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
