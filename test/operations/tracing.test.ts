@@ -4,7 +4,7 @@ import { onEveryEngine } from '../support/engines.js'
 import { install } from '../support/install.js'
 import { start } from '../support/process.js'
 
-const folder = 'test/tracing'
+const folder = 'test/operations/tracing'
 const problem = await install(folder)
 
 interface Span {
