@@ -105,6 +105,7 @@ onDatabases('simultaneous large records are written in batches of limited size',
 })
 
 onDatabases('expired keys are removed without another request with a key', async (t, { url, sql }) => {
+  process.removeAllListeners('warning') // the timers of node:test are experimental in Node 20
   mock.timers.enable({ apis: ['setInterval'] })
   t.teardown(() => mock.timers.reset())
   const app = build(t, { DATABASE_URL: url })
