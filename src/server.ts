@@ -37,8 +37,10 @@ async function start () {
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
   const { close } = closeWithGrace({ delay, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
     if (err) app.log.fatal({ err }, 'closing after an error')
-    else await drain()
-    await app.close()
+    if (app.server.listening) { // during startup, there are no requests, and app.close() would wait for the database
+      if (!err) await drain()
+      await app.close()
+    }
     await log?.close()
   })
 
@@ -66,7 +68,7 @@ async function start () {
 
   /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
   async function drain () {
-    if (SHUTDOWN_DELAY === 0 || !app.server.listening) return
+    if (SHUTDOWN_DELAY === 0) return
     app.getDecorator<Health['markNotReady']>('markNotReady')()
     disableKeepAlive(app.server)
     await sleep(SHUTDOWN_DELAY)
