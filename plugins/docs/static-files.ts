@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import type { FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
 import { compress } from '../http/compression.js'
 import { metadata } from '../http/plugin.js'
@@ -14,7 +15,7 @@ export default fp(async function staticFiles (app) {
   app.addHook('onSend', async function readOnce (request, reply, body) {
     if (!(body instanceof Readable) || reply.statusCode !== 200) return body
     reply.header('cache-control', 'public, max-age=3600')
-    if (!/javascript|css/.test(String(reply.getHeader('content-type')))) return body
+    if (!isText(reply) || request.method === 'HEAD') return body
     const name = `${request.routeOptions.url} ${Object(request.params)['*']}`
     const file = files.get(name) ?? await buffer(body)
     body.destroy()
@@ -23,7 +24,12 @@ export default fp(async function staticFiles (app) {
   })
 
   app.addHook('onSend', function compressText (request, reply, body, done) {
-    if (body instanceof Readable) done(null, body)
+    if (body instanceof Readable && !isText(reply)) done(null, body)
     else compress(request, reply, body, done)
   })
 }, metadata('static-files'))
+
+/** Returns whether a file is a script or a style sheet. The others are compressed already, or small. */
+function isText (reply: FastifyReply) {
+  return /javascript|css/.test(String(reply.getHeader('content-type')))
+}

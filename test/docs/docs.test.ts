@@ -82,7 +82,12 @@ test('the pages have a content security policy and only relative links', async t
 test('the scripts and style sheets of the pages are compressed, and browsers cache them', async t => {
   const app = build(t)
   for (const url of ['/docs/static/swagger-ui-bundle.js', '/docs/static/swagger-ui.css', '/redoc/redoc.standalone.js']) {
+    for (const coding of ['gzip', 'identity']) {
+      const { headers } = await app.inject({ method: 'HEAD', url, headers: { 'accept-encoding': coding } })
+      t.match(headers, { vary: 'accept-encoding', 'content-encoding': coding === 'gzip' ? 'gzip' : undefined }, 'HEAD before the first GET')
+    }
     const plain = await app.inject(url)
+    t.ok(plain.rawPayload.length > 10_000)
     for (const [coding, decode] of Object.entries({ gzip: gunzipSync, br: brotliDecompressSync })) {
       for (const time of ['first', 'second']) {
         const compressed = await app.inject({ url, headers: { 'accept-encoding': coding } })
