@@ -18,10 +18,10 @@ create function count_change() returns trigger language plpgsql security definer
 insert into collections (name, version) values ('collection_changes', 1);
 insert into items (id, name, price) values (1, 'Lamp', 42.5);
 insert into last_ids values ('items', 0);
-insert into collection_changes values ('items', 0); create trigger count_changes after update or delete or truncate on "items" for each statement execute function count_change();
+insert into collection_changes values ('items', floor(random() * 1000000000)); create trigger count_changes after update or delete or truncate on "items" for each statement execute function count_change();
 insert into users (id, name) values (1, 'Ada');
 insert into last_ids values ('users', 0);
-insert into collection_changes values ('users', 0); create trigger count_changes after update or delete or truncate on "users" for each statement execute function count_change();
+insert into collection_changes values ('users', floor(random() * 1000000000)); create trigger count_changes after update or delete or truncate on "users" for each statement execute function count_change();
 create role items_users;
 grant select on collections, collection_changes to items_users;
 grant select, insert, delete on items, users to items_users;

@@ -9,7 +9,7 @@ import {
   NotStorableError, RecordChangedError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
 import { loadOptional } from './optional-package.js'
-import { changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Row, type Snapshot, type Table } from './sql-table.js'
+import { changesStart, changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Row, type Snapshot, type Table } from './sql-table.js'
 
 /** A call of `append`. */
 interface Insert<T extends HasId> {
@@ -66,7 +66,8 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     const selectVersion = statement(versionSelection(selected))
     const selectExpected = statement(`select ${selected}, position from ${table} where id = $1::bigint order by position limit 1`)
     const deleteExpected = statement(`
-      delete from ${table} where position = $1::bigint and position = (select min(position) from ${table} where id = $2::bigint)`)
+      with _lock as materialized (select ${lock(name, timeout)})
+      delete from ${table} using _lock where position = $1::bigint and position = (select min(position) from ${table} where id = $2::bigint)`)
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
       const { rows } = await query(selectVersion)
@@ -319,7 +320,9 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     client.on('error', () => {})
     try {
       await client.connect()
-      await client.query(`begin; set local lock_timeout = ${timeout}`)
+      // A connection pooler may accept the login and then wait for a server. Upgrades have no such limit.
+      const limit = { query_timeout: timeout }
+      await client.query({ text: `begin; set local lock_timeout = ${timeout}`, ...limit })
       await client.query(`select ${lock('migrations', timeout)}`) // instances that start at the same time wait for each other
       await rejectReadOnly(client)
       const query = async (sql: string) => (await client.query(sql)).rows
@@ -330,6 +333,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
         const names = (await query(`select collection from ${counters}`)).map(({ collection }) => collection)
         for (const { table: { name } } of opened) if (!names.includes(name)) await query(setup(name))
       }
+      await client.query(probe)
       for (const { statements } of opened) for (const statement of statements) await client.query(explain(statement))
       await client.query('commit')
       isPrepared = true
@@ -341,10 +345,12 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
   /** Throws unless a write would succeed: the server must be writable, and the tables must have the expected columns. */
   async function check () {
     try {
-      await query('delete from idempotency_keys where false') // fails on a read-only server
+      await query(probe)
       for (const { statements } of opened) for (const statement of statements) await query(explain(statement))
     } catch (error) {
-      throw error instanceof StoreUnavailableError ? error : new StoreUnavailableError(error)
+      if (error instanceof StoreUnavailableError) throw error
+      onUnavailable?.(error)
+      throw new StoreUnavailableError(error)
     }
   }
 
@@ -376,7 +382,13 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
   function retire (used: typeof pools) {
     if (used !== pools) return
     pools = newPools()
-    endOf(used).catch(() => {})
+    endWhenUnused(used).catch(() => {})
+  }
+
+  /** Ends pools when no call waits for one of their connections. It would wait in vain. */
+  async function endWhenUnused (used: typeof pools) {
+    while (used.queries.waitingCount + used.lists.waitingCount > 0) await sleep(10)
+    await endOf(used)
   }
 
   async function endOf ({ queries, lists }: typeof pools) {
@@ -419,6 +431,8 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
         return await pools[pool].connect()
       } catch (error) {
         if (codeOf(error) !== '53300' || Date.now() > deadline) throw error
+        const other = pool === 'lists' ? pools.queries : pools.lists
+        if (other.idleCount > 0) (await other.connect()).release(true) // closes a connection that is not used
         await sleep(20)
       }
     }
@@ -442,6 +456,9 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     return new StoreUnavailableError(error)
   }
 }
+
+/** A write without effect, which fails on a read-only server. */
+const probe = 'delete from idempotency_keys where false'
 
 /** A server that does not accept writes, such as a standby. */
 class ReadOnlyError extends Error {}
@@ -503,7 +520,7 @@ export const postgresChangesTable: Table = {
 
 /** Counts the changes of a collection from now on. */
 export function changesOf (name: string) {
-  return `insert into collection_changes values ('${name}', 0);
+  return `insert into collection_changes values ('${name}', floor(random() * ${changesStart}));
     create trigger count_changes after update or delete or truncate on "${name}" for each statement execute function count_change()`
 }
 

@@ -5,7 +5,7 @@ import {
   hasId, IdempotencyKeyReusedError, maxCountedId, nextId, NoIdLeftError, NotStorableError, RecordChangedError, stalledListTimeouts, StoreUnavailableError,
   type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
-import { changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Snapshot, type Row, type Table } from './sql-table.js'
+import { changesStart, changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Snapshot, type Row, type Table } from './sql-table.js'
 import { isBusy, isOutage, isRejection, loadDriver, type Connection } from './sqlite-driver.js'
 import { createFile, inodeOf, lockFile, pathOf } from './sqlite-file.js'
 
@@ -60,7 +60,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     return changes
   })
 
-  return { open, start, check, connections, close }
+  return { open, start, check: () => reading(check), connections, close }
 
   function open<T extends HasId> (collection: Collection<T>): Store<T> {
     const { name, seed, upgrades } = collection
@@ -197,12 +197,12 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
         async select (after, limit) {
           // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
           await (turn = turn.then(() => nextTurn()))
-          return free ? [] : nextPiece.all({ after, limit }) as Row[]
+          return free ? [] : reading(() => nextPiece.all({ after, limit }) as Row[])
         },
         selectEnd: (after, places) => reading(() => reader.prepare(endSelection('$after', '$places')).all({ after, places }) as Row[]),
         free () {
           free = true
-          reader.exec('rollback')
+          if (reader.isTransaction) reader.exec('rollback') // after some errors, SQLite has done so
           idleReaders.push(reader)
         }
       }
@@ -218,7 +218,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       for (const { table: { name }, seed } of opened) {
         if (created.includes(name)) seed()
         query(`insert into last_ids values ('${name}', 0) on conflict do nothing`)
-        query(`insert into collection_changes values ('${name}', 0) on conflict do nothing`)
+        query(`insert into collection_changes values ('${name}', abs(random() % ${changesStart})) on conflict do nothing`)
         for (const change of ['update', 'delete']) {
           query(`
             create trigger if not exists "${name}_${change}" after ${change} on "${name}"

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage, createHook } from 'node:async_hooks'
+import { readFileSync } from 'node:fs'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import * as zlib from 'node:zlib'
 import Fastify, { type FastifyInstance } from 'fastify'
@@ -184,12 +185,16 @@ onEveryEngine((t, address, engine) => {
       t.equal(new Set(tags).size, 4)
     })
 
-    t.test('the ETags are the same after a restart', async t => {
+    t.test('the ETags are the same after a restart, and others in a new database and after a restore', async t => {
       const url = address()
       const first = build(t, { DATABASE_URL: url })
       const { headers: { etag } } = await first.inject('/api/users')
       await first.close()
       t.equal((await build(t, { DATABASE_URL: url }).inject('/api/users')).headers.etag, etag)
+      t.not((await build(t).inject('/api/users')).headers.etag, etag)
+      const [, update = ''] = readFileSync('docs/persistence.md', 'utf8').match(engine === 'SQLite' ? /"(update .+)"/ : /="(update .+)"/) ?? []
+      await runSql(url, update)
+      t.not((await build(t, { DATABASE_URL: url }).inject('/api/users')).headers.etag, etag)
     })
   }
 

@@ -12,10 +12,11 @@ import { opened } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 import { start } from '../support/process.js'
+import { startProxy } from '../support/proxy.js'
 import { openSqlite } from '../support/sql.js'
 import { until } from '../support/until.js'
 
-test('on SQLite, only one file is left after a shutdown, whatever its name', async t => {
+test('on SQLite, after a shutdown everything is in one file, whatever its name', async t => {
   const folder = newFolder(t)
   for (const name of ['items.db', ':memory:', 'file:items?mode=memory', 'http:items']) {
     const app = build(t, { DATABASE_URL: `sqlite:${folder}/${name}` })
@@ -242,4 +243,15 @@ test('a server that accepts connections and does not answer is unavailable, and 
   const app = build(t, { DATABASE_URL: `postgres://ada:sesame@127.0.0.1:${port}/items`, DATABASE_TIMEOUT: '300' })
   for (const url of ['/readyz', '/api/items']) t.equal((await app.inject(url)).statusCode, 503)
   t.equal((await app.inject('/livez')).statusCode, 200)
+})
+
+onPostgres('a server that does not answer after the login is unavailable, the service starts, and recovers', async (t, server) => {
+  const proxy = await startProxy(t, server.database())
+  proxy.silentAt = 'lock_timeout'
+  const app = build(t, { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '500' })
+  for (const url of ['/readyz', '/api/items']) t.equal((await app.inject(url)).statusCode, 503)
+  t.equal((await app.inject('/livez')).statusCode, 200)
+  proxy.silentAt = 'nothing'
+  await until(async () => (await app.inject('/readyz')).statusCode === 200)
+  t.equal((await app.inject('/api/items')).statusCode, 200)
 })

@@ -2,7 +2,7 @@ import { equal } from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { connect, createServer, type AddressInfo } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -18,6 +18,7 @@ import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
 import { uncovered } from '../support/environment.js'
 import { start } from '../support/process.js'
+import { startProxy } from '../support/proxy.js'
 import { until } from '../support/until.js'
 
 const json = { 'content-type': 'application/json' }
@@ -187,47 +188,48 @@ onPostgres('the number of lists that are read at once is limited; one more waits
 })
 
 onPostgres('a list whose database connection is lost is answered with 503, or its connection is closed', async (t, server) => {
-  const url = new URL(server.database())
-  const port = Number(url.port)
-  let cutAt = 'nothing'
-  const proxy = createServer(client => {
-    const upstream = connect(port, '127.0.0.1')
-    client.on('data', data => data.includes(cutAt) ? upstream.destroy() : upstream.write(data))
-    upstream.on('data', data => client.write(data)).on('close', () => client.destroy())
-    client.on('close', () => upstream.destroy()).on('error', () => {})
-  }).listen(0, '127.0.0.1')
-  await once(proxy, 'listening')
-  t.teardown(() => proxy.close())
-  url.port = String((proxy.address() as AddressInfo).port)
-  const engine = await engineAt(url.href, { timeout: 10_000, poolSize: 4 })
+  const proxy = await startProxy(t, server.database())
+  const engine = await engineAt(proxy.url, { timeout: 10_000, poolSize: 4 })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
 
-  cutAt = 'begin isolation'
+  proxy.cutAt = 'begin isolation'
   await t.rejects(Promise.resolve(store.list()), unavailable)
-  cutAt = 'nothing'
+  proxy.cutAt = 'nothing'
   const list = await store.list() as Readable
-  cutAt = 'sum(size)'
+  proxy.cutAt = 'sum(size)'
   await t.rejects(text(list), unavailable)
-  cutAt = 'nothing'
+  proxy.cutAt = 'nothing'
   t.equal((await text(await store.list() as Readable)).split('}').length, 5001)
 
-  cutAt = 'from last_ids'
+  const app = build(t, { DATABASE_URL: proxy.url })
+  await app.ready()
+  await server.query('insert into items (id, name, price) select n, n, n from generate_series(2, 5000) as n', proxy.url)
+  const get = () => app.inject({ url: '/api/items', headers: { 'accept-encoding': 'gzip' } })
+  proxy.cutAt = 'sum(size)'
+  const failed = await get()
+  t.equal(failed.statusCode, 503)
+  t.match(failed.headers, { 'content-encoding': undefined, etag: undefined })
+  t.equal(failed.body, '{"detail":"The database is unavailable"}')
+  proxy.cutAt = 'nothing'
+  t.match((await get()).headers, { 'content-encoding': 'gzip' })
+
+  proxy.cutAt = 'from last_ids'
   const { id, ...fields } = item(1)
   await t.rejects(Promise.resolve(store.append(fields)), unavailable)
-  cutAt = 'nothing'
+  proxy.cutAt = 'nothing'
   t.equal(await store.append(fields), JSON.stringify(item(5000)).replace('number 5000', 'number 1'))
   t.equal(await store.first(5000), JSON.stringify(item(5000)).replace('number 5000', 'number 1'))
-  cutAt = 'idempotency_keys'
+  proxy.cutAt = 'idempotency_keys'
   await t.rejects(Promise.resolve(store.append(item(1), 'key')), unavailable)
-  cutAt = 'nothing'
+  proxy.cutAt = 'nothing'
   t.equal(await store.append(item(1), 'key'), JSON.stringify(item(1)))
 
   const large = await opened<Item>(engine, { ...things, name: 'large', seed: [] })
   for (let n = 0; n < 20; n++) await large.append({ ...item(n), name: 'x'.repeat(100_000) })
-  cutAt = 'limit 2 offset'
+  proxy.cutAt = 'limit 2 offset'
   await t.rejects(Promise.resolve(large.page(15)), unavailable)
-  cutAt = 'nothing'
+  proxy.cutAt = 'nothing'
   t.equal(JSON.parse(await text((await large.page(15)).list as Readable)).length, 15)
 })

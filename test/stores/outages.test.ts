@@ -27,6 +27,17 @@ test('on PostgreSQL, an outage is logged once when it starts and once when it en
   await logsOutage(t, server.database(), () => server.stop('SIGQUIT'), server.run)
 })
 
+test('on SQLite, an outage that only the readiness probe notices is logged', async t => {
+  const file = `${newFolder(t)}/items.db`
+  const lines: Line[] = []
+  const app = build(t, { DATABASE_URL: `sqlite:${file}`, LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line)) })
+  await app.ready()
+  renameSync(file, `${file}.away`)
+  for (let n = 0; n < 3; n++) t.equal((await app.inject('/readyz')).statusCode, 503)
+  t.same(lines.map(({ level, msg }) => [level, msg]), [[40, 'The database is unavailable']])
+  renameSync(`${file}.away`, file)
+})
+
 async function logsOutage (t: Test, address: string, stop: () => Promise<void>, start: () => Promise<void>) {
   const lines: Line[] = []
   const app = build(t, { DATABASE_URL: address, DATABASE_TIMEOUT: '2000', LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line)) })

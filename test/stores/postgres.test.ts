@@ -4,7 +4,9 @@ import { text } from 'node:stream/consumers'
 import pg from 'pg'
 import { test } from 'tap'
 import { engineAt } from '../../plugins/stores/engines.js'
-import type { List } from '../../plugins/stores/store.js'
+import { collection as items } from '../../plugins/items.js'
+import type { Collection, HasId, List } from '../../plugins/stores/store.js'
+import { collection as users } from '../../plugins/users.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
 import { schemaSql } from '../../scripts/schema-sql.js'
@@ -117,7 +119,7 @@ onPostgres('after a failover, connections to the read-only standby are not used,
 
 onPostgres('after the type of a column has changed, reads and writes work; without a table, the service is not ready', async (t, server) => {
   const url = server.database()
-  const app = build(t, { DATABASE_URL: url })
+  const app = build(t, { DATABASE_URL: url, DATABASE_POOL_SIZE: '4' })
   const post = (id: number) => ({ method: 'POST', url: '/api/items', payload: item(id), headers: { 'idempotency-key': String(id) } } as const)
   const requests = (id: number) => ['/api/items', '/api/items/1', '/readyz', post(id)]
   for (const request of requests(2)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
@@ -186,10 +188,25 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
     ] as const) t.match((await app.inject(request as string)).statusCode, /^20[014]$/)
     await app.close()
   }
-  await server.query('revoke insert on items from items_users', url)
-  await t.rejects(async () => build(t, { DATABASE_URL: clerk }).ready(), {
-    message: 'The role in DATABASE_URL lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.'
-  })
+  for (const [, privileges = '', tables = ''] of readFileSync('deploy/postgresql.sql', 'utf8').matchAll(/^grant (.+) on (.+) to items_users;$/gm)) {
+    for (const table of tables.split(', ')) {
+      for (const privilege of privileges.split(', ')) {
+        await server.query(`revoke ${privilege} on ${table} from items_users`, url)
+        await t.rejects(startEngine(), {
+          message: `The role in DATABASE_URL lacks a privilege: permission denied for table ${table}. See docs/persistence.md#privileges.`
+        }, `${privilege} on ${table}`)
+        await server.query(`grant ${privilege} on ${table} to items_users`, url)
+      }
+    }
+  }
+  await startEngine()
+
+  async function startEngine () {
+    const engine = await engineAt(clerk, databaseDefaults)
+    t.teardown(engine.close)
+    for (const collection of [items, users]) engine.open(collection as Collection<HasId>)
+    await engine.start()
+  }
 })
 
 onPostgres('settings of the server do not change prices or reject writes', async (t, server) => {
@@ -217,6 +234,31 @@ onPostgres('if the server allows fewer connections than the pool has, requests w
   const app = build(t, { DATABASE_URL: server.url.replace('ada:open%20sesame', 'few:few').replace(/postgres$/, 'few'), DATABASE_POOL_SIZE: '20' })
   const responses = await Promise.all(Array.from({ length: 100 }, (_, n) => app.inject(n % 2 ? '/api/items/1' : '/api/items?limit=1')))
   t.same(new Set(responses.map(({ statusCode }) => statusCode)), new Set([200]))
+  await server.query('insert into items (id, name, price) select n, n, n from generate_series(2, 1500) as n', server.url.replace(/postgres$/, 'few'))
+  t.equal((await app.inject('/api/items')).json().length, 1500, 'a list that needs another connection')
+})
+
+onPostgres('a DELETE beside one with If-Match deletes the next user with the id', async (t, server) => {
+  const url = server.database()
+  const app = build(t, { DATABASE_URL: url })
+  for (const name of ['first', 'second']) await app.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name } })
+  const { etag } = (await app.inject('/api/users/7')).headers
+  const holder = new pg.Client(url)
+  await holder.connect()
+  await holder.query('begin; select from users where id = 7 for update')
+  const conditional = app.inject({ method: 'DELETE', url: '/api/users/7', headers: { 'if-match': etag } })
+  await waiting(1)
+  const other = app.inject({ method: 'DELETE', url: '/api/users/7' })
+  await waiting(2)
+  await holder.query('commit')
+  await holder.end()
+  t.same((await Promise.all([conditional, other])).map(({ statusCode }) => statusCode), [204, 204])
+  t.equal((await app.inject('/api/users/7')).statusCode, 404)
+
+  /** Waits until so many statements wait for a lock. */
+  async function waiting (count: number) {
+    await until(async () => (await server.query("select from pg_stat_activity where wait_event_type = 'Lock'", url)).length === count)
+  }
 })
 
 onPostgres('a key that two instances use at the same time creates one record, and a key that cannot be stored is in use', async (t, server) => {
