@@ -29,10 +29,21 @@ export function listenOnLocalhost (server: Server) {
     const beside = net.createServer({ allowHalfOpen: true, noDelay: true }, socket => server.emit('connection', socket))
     try {
       await once(beside.listen({ host, port }), 'listening')
-      server.once('close', () => beside.close())
-      return (beside.address() as AddressInfo).port
     } catch {
       return port
+    }
+    server.once('error', () => beside.close()) // the server itself cannot listen
+    closeTogether(beside)
+    return (beside.address() as AddressInfo).port
+  }
+
+  /** Makes the server wait for the connections of the other address when it closes. */
+  function closeTogether (beside: net.Server) {
+    const close = server.close.bind(server)
+    const closed = once(beside, 'close')
+    server.close = callback => {
+      beside.close()
+      return close(error => closed.then(() => callback?.(error)))
     }
   }
 }

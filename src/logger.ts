@@ -20,6 +20,13 @@ class RequestLog extends LogController {
     if (error) log.error({ req: request, res: reply, err: error, responseTime }, 'request errored')
     else log.info({ req: request, res: reply, responseTime }, 'request completed')
   }
+
+  /** A response that breaks off is not completed, so this is its line. */
+  override streamError (error: NodeJS.ErrnoException, request: FastifyRequest, reply: FastifyReply) {
+    const { log, elapsedTime: responseTime } = reply
+    if (error.code === 'ERR_STREAM_PREMATURE_CLOSE') log.info({ req: request, res: reply, responseTime }, 'request aborted')
+    else this.requestCompleted(error, request, reply)
+  }
 }
 
 /** Returns a pino mixin that adds the ids of the active OpenTelemetry trace and span to each line. */
@@ -50,7 +57,7 @@ export async function openLog (terminal = process.stdout.isTTY) {
     /** Writes the remaining lines. (`flushSync` would write them before lines that are already being written.) */
     async close () {
       stream.end()
-      await once(stream, 'close')
+      await once(stream, 'close').catch(() => {}) // it fails if nobody reads the log any more
     }
   }
 }

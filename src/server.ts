@@ -28,6 +28,7 @@ async function start () {
   if (text !== undefined) return console.log(text)
   const config = readConfig({ ...process.env, ...set })
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
+  for (const signal of signals) process.on(signal, exit) // the first process of a container ignores a signal without a listener
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
   const { buildApp, prefixesOf } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
@@ -36,17 +37,24 @@ async function start () {
   // Signals are handled below, so that a second signal exits at once.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
   const { close } = closeWithGrace({ delay, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
-    if (err) app.log.fatal({ err }, 'closing after an error')
-    if (app.server.listening) { // during startup, there are no requests, and app.close() would wait for the database
-      if (!err) await drain()
-      await app.close()
-    }
+    if (err && !log) console.error(err)
+    else if (err) app.log.fatal({ err }, 'closing after an error')
+    else await drain()
+    await app.close()
     await log?.close()
   })
 
+  try {
+    await app.ready().then(undefined, cannotListen('METRICS_PORT'))
+    await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
+  } catch (error) {
+    await app.close() // otherwise what has started already, such as the metrics server, would keep the process running
+    throw error
+  }
+
   let since: number | undefined
   for (const signal of signals) {
-    process.on(signal, function onSignal () {
+    process.off(signal, exit).on(signal, function onSignal () {
       if (since === undefined) {
         since = Date.now()
         app.log.info(`closing on ${signal}`)
@@ -56,14 +64,6 @@ async function start () {
         process.exit(1)
       }
     })
-  }
-
-  try {
-    await app.ready().then(undefined, cannotListen('METRICS_PORT'))
-    await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
-  } catch (error) {
-    await app.close() // otherwise what has started already, such as the metrics server, would keep the process running
-    throw error
   }
 
   /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
@@ -86,6 +86,11 @@ async function start () {
       throw new ConfigError(`Cannot listen on ${host}:${config[variable]}: ${reason}.`)
     }
   }
+}
+
+/** Ends the process during startup, when there is nothing to finish. */
+function exit () {
+  process.exit(0)
 }
 
 /** Loads the logger, which a service without a log does not need. */

@@ -1,4 +1,7 @@
-import { Writable } from 'node:stream'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { Readable, Writable } from 'node:stream'
+import { setImmediate as turn } from 'node:timers/promises'
 import { context, ROOT_CONTEXT, trace, type ContextManager } from '@opentelemetry/api'
 import Fastify from 'fastify'
 import { prettyFactory } from 'pino-pretty'
@@ -9,6 +12,7 @@ import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
 import { exchange, listen, request } from '../support/connection.js'
 import { start } from '../support/process.js'
+import { until } from '../support/until.js'
 
 const generated = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}-\d+$/
 const requestId = 'x-request-id'
@@ -105,17 +109,39 @@ test('requests are logged at the level info, and probes are not logged', async t
 
 test('a response that breaks off is logged as an error with its request id', async t => {
   const { app, lines } = logged(t)
-  app.get('/breaks', async function breaks (_request, reply) {
-    reply.hijack()
-    reply.raw.write('a part')
-    reply.raw.emit('error', new Error('boom'))
-    reply.raw.destroy()
-  })
+  app.get('/breaks', async () => Readable.from(breaking()))
   const send = await listen(app)
   await exchange(send.port, request('GET', '/breaks'))
-  const errored = () => lines.find(({ msg }) => msg === 'request errored')
-  while (!errored()) await new Promise(resolve => setImmediate(resolve))
-  t.match(errored(), { level: 50, reqId: generated, req: { url: '/breaks' }, err: { message: 'boom' } })
+  await until(() => lines.length > 1)
+  t.equal(lines.length, 2)
+  t.match(lines[1], { level: 50, msg: 'request errored', reqId: generated, req: { url: '/breaks' }, err: { message: 'boom' } })
+
+  async function * breaking () {
+    yield 'a part'
+    await turn()
+    throw new Error('boom')
+  }
+})
+
+test('a response whose client leaves is logged with its request id', async t => {
+  const { app, lines } = logged(t)
+  app.get('/endless', async () => Readable.from(endless()))
+  const { port } = await listen(app)
+  const client = connect(port, '127.0.0.1')
+  client.end(request('GET', '/endless'))
+  await once(client, 'data')
+  client.destroy()
+  await until(() => lines.length > 1)
+  t.equal(lines.length, 2)
+  t.match(lines[1], { level: 30, msg: 'request aborted', reqId: generated, req: { url: '/endless' }, res: { statusCode: 200 } })
+  t.ok(lines[1]?.responseTime)
+
+  async function * endless () {
+    for (;;) {
+      yield 'x'.repeat(10_000)
+      await turn()
+    }
+  }
 })
 
 test('in a terminal, the log is colored text with one line per request', async t => {
@@ -164,6 +190,7 @@ interface Line {
   msg?: string
   req?: { url: string }
   res?: { statusCode: number }
+  responseTime?: number
 }
 
 /** The service, and the lines of its log. */

@@ -7,7 +7,7 @@ import https from 'node:https'
 import { connect, type AddressInfo } from 'node:net'
 import { resolve } from 'node:path'
 import { PassThrough } from 'node:stream'
-import { setImmediate as turn } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import Fastify, { type FastifyInstance } from 'fastify'
@@ -18,6 +18,7 @@ import { cert, key } from '../support/certificate.js'
 import { connection, exchange, listen, open, request, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import { build, invalidBody } from '../support/helper.js'
+import { takenPort } from '../support/process.js'
 
 const item = JSON.stringify({ id: 7, name: 'Kettle', price: 1.5 })
 
@@ -290,11 +291,7 @@ test('httpServerOptions work with https, and fail with a clear error with http2'
 })
 
 test('localhost listens on all its addresses', async t => {
-  const { lookup } = dns
-  t.teardown(() => { dns.lookup = lookup })
-  const twoAddresses = [{ address: '127.0.0.1', family: 4 }, { address: '127.0.0.2', family: 4 }, { address: '192.0.2.1', family: 4 }]
-  dns.lookup = ((name: string, options: { all?: boolean }, done: (...results: unknown[]) => void) =>
-    name === 'localhost' && options.all ? done(null, twoAddresses) : lookup(name, options, done)) as typeof lookup
+  giveLocalhostTwoAddresses(t)
   const app = host(t)
   app.get('/', async () => 'served')
   const { port } = new URL(await app.listen({ port: 0, host: 'localhost' }))
@@ -305,6 +302,40 @@ test('localhost listens on all its addresses', async t => {
   await one.listen({ port: 0, host: '127.0.0.1' })
   await t.rejects(fetch(`http://127.0.0.2:${(one.server.address() as AddressInfo).port}/`))
 })
+
+test('on localhost, closing waits for the requests of all addresses', async t => {
+  giveLocalhostTwoAddresses(t)
+  const app = host(t)
+  app.register(connections)
+  const answers = new PassThrough()
+  app.get('/', async () => (await once(answers, 'data'))[0])
+  const { port } = new URL(await app.listen({ port: 0, host: 'localhost' }))
+  const response = fetch(`http://127.0.0.2:${port}/`)
+  await once(app.server, 'request')
+  let isClosed = false
+  const closed = app.close().then(() => { isClosed = true })
+  while (app.server.listening) await turn()
+  await sleep(100)
+  t.notOk(isClosed)
+  answers.write('served')
+  t.equal(await (await response).text(), 'served')
+  await closed
+})
+
+test('if the first address of localhost is in use, the others are closed', async t => {
+  giveLocalhostTwoAddresses(t)
+  const { port } = await takenPort(t)
+  await t.rejects(host(t).listen({ port, host: 'localhost' }), { code: 'EADDRINUSE' })
+  await t.rejects(fetch(`http://127.0.0.2:${port}/`))
+})
+
+function giveLocalhostTwoAddresses (t: Test) {
+  const { lookup } = dns
+  t.teardown(() => { dns.lookup = lookup })
+  const addresses = ['127.0.0.1', '127.0.0.2', '192.0.2.1'].map(address => ({ address, family: 4 }))
+  dns.lookup = ((name: string, options: { all?: boolean }, done: (...results: unknown[]) => void) =>
+    name === 'localhost' && options.all ? done(null, addresses) : lookup(name, options, done)) as typeof lookup
+}
 
 function host (t: Test) {
   const app = Fastify(httpServerOptions)

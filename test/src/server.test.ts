@@ -211,6 +211,7 @@ test('a second signal exits at once', async t => {
   server.process.kill('SIGTERM')
   t.same(await server.exit, [1, null])
   t.match(server.output(), /second SIGTERM, exiting/)
+  t.equal(server.errors(), '', 'not after SHUTDOWN_TIMEOUT')
 })
 
 test('an uncaught error is logged and ends the process', async t => {
@@ -222,9 +223,9 @@ test('an uncaught error is logged and ends the process', async t => {
 })
 
 test('an unexpected error during startup is shown with its stack', async t => {
-  const server = start(t, {}, { script: 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }' })
+  const server = start(t, { LOG_LEVEL: 'silent' }, { script: 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }' })
   t.same(await server.exit, [1, null])
-  t.match(server.output(), /Error: boom\\n +at /)
+  t.match(server.errors(), /^Error: boom\n +at /)
 })
 
 test('a PORT that is in use ends the process, also if the metrics server has started', async t => {
@@ -262,6 +263,28 @@ test('a signal during startup exits at once', async t => {
   t.notMatch(server.output(), 'API at')
 })
 
+test('a signal while the service is loading exits at once', async t => {
+  const server = start(t, {}, {
+    built: true,
+    script: `import { register } from 'node:module'
+      register('data:text/javascript,' + encodeURIComponent(\`export function load (url, context, next) {
+        if (url.endsWith('/src/app.js')) process.kill(process.pid, 'SIGTERM')
+        return next(url, context)
+      }\`))`
+  })
+  t.same(await server.exit, [0, null])
+})
+
+test('if nobody reads the log any more, the service runs and closes', async t => {
+  const server = start(t, {}, { built: true })
+  const url = await server.url
+  server.process.stdout.destroy()
+  for (let n = 0; n < 3; n++) t.equal((await fetch(`${url}/api/items`)).status, 200)
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+  t.equal(server.errors(), '')
+})
+
 test('a request that does not end is aborted after SHUTDOWN_TIMEOUT', async t => {
   const server = start(t, { SHUTDOWN_TIMEOUT: '300' })
   const { port } = new URL(await server.url)
@@ -270,4 +293,5 @@ test('a request that does not end is aborted after SHUTDOWN_TIMEOUT', async t =>
   await fetch(`${await server.url}/livez`) // until that has come
   server.process.kill('SIGTERM')
   t.same(await server.exit, [1, null])
+  t.equal(server.errors(), 'killed by timeout (300ms)\n')
 })
