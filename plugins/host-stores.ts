@@ -60,6 +60,6 @@ export function isStore (value: unknown) {
 }
 
 /** Returns whether a value is the decorator `stores`. */
-export function isStores (value: unknown): value is Stores {
+function isStores (value: unknown): value is Stores {
   return typeof Object(value).open === 'function'
 }

@@ -5,9 +5,9 @@ import { Config, databaseDefaults } from '../schemas/config.js'
 import { oneOf } from '../schemas/fields.js'
 import type { Item } from '../schemas/item.js'
 import type { User } from '../schemas/user.js'
-import { isObject, isStore, isStores, ofCollection, storeOfRequest, storesOf } from './host-stores.js'
+import { isObject, isStore, ofCollection, storeOfRequest, storesOf } from './host-stores.js'
 import { applyApiDefaults } from './http/api-defaults.js'
-import { checkOptions, custom, metadata } from './http/plugin.js'
+import { checkOptions, custom, metadata, ownDecorator } from './http/plugin.js'
 import type { Health } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkedSeed, type Seed } from './seed.js'
@@ -69,7 +69,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       poolSize: databasePoolSize ?? databaseDefaults.poolSize,
       onUnavailable: cause => outages.failed(cause, engine.check)
     }))
-    const metrics = app.hasDecorator('metrics') ? app.getDecorator<Metrics>('metrics') : undefined
+    const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
     const opened = new Map<string, unknown>()
     const { recordsOf, assertValid } = checkedSeed(seed)
     const stores = { open }
@@ -109,8 +109,7 @@ export async function openCollection<T extends HasId> (
   for (const schema of new Set([collection.schema, body])) app.addSchema(schema)
   if (typeof store === 'function') return storeOfRequest(app, store)
   if (store !== undefined) return ofCollection(collection, store)
-  const around: unknown = app.hasDecorator('stores') && app.getDecorator('stores')
-  if (!isStores(around)) await app.register(stores)
+  if (!ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
   return app.getDecorator<Stores>('stores').open(collection)
 }
 

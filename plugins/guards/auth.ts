@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { unauthorized } from '../http/errors.js'
-import { callback, checkOptions, metadata } from '../http/plugin.js'
+import { callback, checkOptions, metadata, ownDecorator } from '../http/plugin.js'
 import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
 import { parseTokens, readTokens, watchTokens, type Tokens } from './tokens.js'
@@ -83,5 +83,5 @@ export default fp<AuthOptions>(async function auth (app, options) {
 
 /** The rate limiter of the scope that serves the request, if there is one. */
 function limiterOf ({ server }: FastifyRequest) {
-  return server.hasDecorator('rateLimiter') ? server.getDecorator<RateLimiter>('rateLimiter') : undefined
+  return ownDecorator<RateLimiter>(server, 'rateLimiter', 'check')
 }

@@ -5,6 +5,7 @@ import fp from 'fastify-plugin'
 import { tooManyRequests } from '../http/errors.js'
 import { checkOptions, metadata } from '../http/plugin.js'
 import { loadOptional } from '../stores/optional-package.js'
+import { StartupError } from '../stores/store.js'
 import { MemoryStore } from './rate-limit-store.js'
 
 /** Options of the plugin `rateLimit`. */
@@ -35,6 +36,9 @@ const redisTimeout = 500
  */
 export default fp<RateLimitOptions>(async function rateLimit (app, options) {
   checkOptions('rateLimit', RateLimitOptions, options)
+  if (app.hasDecorator('createRateLimit')) {
+    throw new StartupError('The plugin rateLimit cannot be registered in a scope that has @fastify/rate-limit or rateLimit already.')
+  }
   const { max, timeWindow, redis } = options
   const { default: fastifyRateLimit, normalizeIP } = await import('@fastify/rate-limit')
   await app.register(fastifyRateLimit, {

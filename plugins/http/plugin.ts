@@ -1,11 +1,18 @@
 import { Type, type TObject } from '@sinclair/typebox'
 import { Ajv } from 'ajv'
+import type { FastifyInstance } from 'fastify'
 import { StartupError } from '../stores/store.js'
 import { fault } from './faults.js'
 
 /** What our plugins tell Fastify: their name, and the versions of Fastify that they support, as in package.json. */
 export function metadata (name: string) {
   return { fastify: '^5.3.0', name: `fastify-items-users/${name}` }
+}
+
+/** Returns the decorator of one of our plugins, if the scope has it. A host may have another one with this name. */
+export function ownDecorator<T> (app: FastifyInstance, name: string, method: keyof T & string): T | undefined {
+  const decorator = app.hasDecorator(name) ? app.getDecorator(name) : undefined
+  return typeof Object(decorator)[method] === 'function' ? decorator as T : undefined
 }
 
 /** The schema of an option that is not JSON, such as a function. The error message is "must be" and what is expected. */

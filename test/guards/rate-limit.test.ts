@@ -1,4 +1,4 @@
-import Fastify, { type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { metrics, rateLimit, type Metrics, type Store } from '../../src/index.js'
 import { onEveryEngine } from '../support/engines.js'
@@ -48,12 +48,16 @@ onEveryEngine((t, address) => {
       while (performance.now() < end);
     }, 310)
     let last
-    do last = await app.inject({ method: 'POST', url: '/api/users', payload: { id: 2, name: 'x' } })
-    while (last.statusCode === 201)
+    let users = 0
+    do {
+      users++
+      last = await app.inject({ method: 'POST', url: '/api/users', payload: { id: 2, name: 'x' } })
+    } while (last.statusCode === 201)
     clearInterval(busy)
     t.equal(last.statusCode, 503)
     t.equal(last.body, '{"detail":"The service is overloaded"}')
     await until(async () => (await app.inject('/api/users')).statusCode === 200)
+    t.equal((await app.inject('/api/users')).json().length, users)
   })
 })
 
@@ -159,6 +163,17 @@ test('a host can register each guard separately', async t => {
   t.equal((await app.inject('/mine')).body, 'mine')
   t.equal((await app.inject('/api/items')).statusCode, 429)
   t.equal((await app.inject('/open')).headers['x-ratelimit-limit'], undefined)
+})
+
+test('below another rate limit of the package, which would replace ours, registration fails', async t => {
+  for (const plugin of [rateLimit, import('@fastify/rate-limit')] as FastifyPluginAsync<{ max: number }>[]) {
+    const app = host(t)
+    await app.register(plugin, { max: 1000 })
+    app.register(async function inner (scope) {
+      scope.register(rateLimit, { max: 5 })
+    })
+    await t.rejects(async () => app.ready(), { message: 'The plugin rateLimit cannot be registered in a scope that has @fastify/rate-limit or rateLimit already.' })
+  }
 })
 
 test('REDIS_URL without RATE_LIMIT_MAX and an invalid REDIS_URL are reported, without the password', async t => {

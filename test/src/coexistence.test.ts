@@ -12,7 +12,7 @@ import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastif
 import { test, type Test } from 'tap'
 import { besideBundle, bundleFolder, redocFolder } from '../../plugins/docs/files.js'
 import pages from '../../plugins/docs/pages.js'
-import itemsUsers, { auth, docs, errors, type DocsOptions } from '../../src/index.js'
+import itemsUsers, { auth, docs, errors, items, type DocsOptions } from '../../src/index.js'
 import { ensureRedoc } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { installTools } from '../support/tools.js'
@@ -48,6 +48,18 @@ test('a host scope with the same prefix can have its own not-found handler', asy
       t.equal((await app.inject('/api/items')).statusCode, 200)
     }
   }
+})
+
+test('a host can have its own decorators with the names of ours', async t => {
+  const app = host(t)
+  for (const name of ['metrics', 'rateLimiter', 'stores']) app.decorate(name, { ofHost: true })
+  await app.register(async function inner (scope) {
+    await scope.register(auth, { tokens: ['one'] })
+    scope.register(items, { prefix: '/items' })
+  })
+  t.equal((await app.inject('/items')).statusCode, 401)
+  t.equal((await app.inject({ url: '/items', headers: { authorization: 'Bearer one' } })).statusCode, 200)
+  for (const name of ['metrics', 'rateLimiter', 'stores']) t.same(app.getDecorator(name), { ofHost: true })
 })
 
 test('the plugin can be registered twice under one prefix with constraints', async t => {
