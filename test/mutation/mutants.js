@@ -130,13 +130,19 @@ export const mutants = [
   ...inFile('plugins/stores/postgres.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['isolation level repeatable read', 'isolation level read committed'],
-    ['with _lock as materialized (select ${lock(name, timeout)})', 'with _lock as materialized (select 1)'],
+    ['with _lock as materialized (select ${lock(name, timeout)}),', 'with _lock as materialized (select 1),'],
     ['select ${lock(name, timeout)}; ${deletion(ids)}', '${deletion(ids)}'],
     ['if (isOutOfDate(error)) retire(used)', ''],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
     ['if (inserts.length === 1) return', 'if (inserts.length > 0) return'],
     ['/^(22|23|44|54|P0)/', '/^(22|44|54|P0)/']
+  ]),
+  ...inFile('plugins/stores/postgres.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts'] }, [
+    ['using _lock where', 'where'],
+    ['await client.query(probe)', ''],
+    ['endWhenUnused(used).catch', 'endOf(used).catch'],
+    ['(await other.connect()).release(true)', '(await other.connect()).release()']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
     ['if (outcome instanceof Error) reject(outcome)\n        else resolve', 'resolve'],
