@@ -10,7 +10,7 @@ const dist = join(root, 'dist')
 const folder = mkdtempSync(join(tmpdir(), 'items-users-build-'))
 try {
   const digest = digestOfInputs()
-  if (run('node_modules/typescript/bin/tsc', '--project', 'tsconfig.build.json', '--outDir', folder) && run('scripts/build-redoc.js', folder)) {
+  if (run('node_modules/typescript-7/lib/tsc.js', '--project', 'tsconfig.build.json', '--outDir', folder) && run('scripts/build-redoc.js', folder)) {
     replaceDist(digest)
   } else {
     console.error('The build failed. dist/ is unchanged.')

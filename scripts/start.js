@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { isUpToDate, root } from './build-stamp.js'
 
-if (!isUpToDate() && existsSync(join(root, 'node_modules/typescript'))) {
+if (!isUpToDate() && existsSync(join(root, 'node_modules/typescript-7'))) {
   // The previous build may not know the current variables, so this runs the sources.
   run('--import=tsx', 'scripts/check-configuration.ts', ...process.argv.slice(2))
   console.error('Building the service...')
