@@ -36,6 +36,7 @@ const redisTimeout = 500
  */
 export default fp<RateLimitOptions>(async function rateLimit (app, options) {
   checkOptions('rateLimit', RateLimitOptions, options)
+  // The functions of the package would be those of the outer limit.
   if (app.hasDecorator('createRateLimit')) {
     throw new StartupError('The plugin rateLimit cannot be registered in a scope that has @fastify/rate-limit or rateLimit already.')
   }

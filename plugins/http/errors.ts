@@ -101,7 +101,7 @@ export default fp(async function errors (app, options) {
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
     if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
     if (status === 503) reply.header('retry-after', 1)
-    for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // of a list that failed
+    for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
     keepConnection(reply)
     sendError(request, reply.headers({ ...headers }), status, errorBody(error, status))
   })

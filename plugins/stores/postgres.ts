@@ -320,8 +320,8 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     client.on('error', () => {})
     try {
       await client.connect()
-      // A connection pooler may accept the login and then wait for a server. Upgrades have no such limit.
-      const limit = { query_timeout: timeout }
+      // A connection pooler may accept the login and then wait for a server, so the first statement has a limit. Upgrades have none.
+      const limit = { query_timeout: timeout } // an option that the types of pg do not have
       await client.query({ text: `begin; set local lock_timeout = ${timeout}`, ...limit })
       await client.query(`select ${lock('migrations', timeout)}`) // instances that start at the same time wait for each other
       await rejectReadOnly(client)
@@ -385,7 +385,7 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
     endWhenUnused(used).catch(() => {})
   }
 
-  /** Ends pools when no call waits for one of their connections. It would wait in vain. */
+  /** Ends pools after all calls that wait for a connection have one. A pool that is ended does not serve them. */
   async function endWhenUnused (used: typeof pools) {
     while (used.queries.waitingCount + used.lists.waitingCount > 0) await sleep(10)
     await endOf(used)

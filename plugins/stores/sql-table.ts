@@ -241,7 +241,7 @@ export const changesTable: Table = {
   creation: ['create table collection_changes (collection text primary key, changes bigint not null)']
 }
 
-/** The number of changes starts below this number, at random, so that clients do not confuse a new database with a previous one. */
+/** The number of changes starts at a random number below this one, so that a new database has other ETags than the previous one. */
 export const changesStart = 1_000_000_000
 
 /** The version of a collection, from the rows of `versionSelection`. */

@@ -165,7 +165,7 @@ test('a host can register each guard separately', async t => {
   t.equal((await app.inject('/open')).headers['x-ratelimit-limit'], undefined)
 })
 
-test('below another rate limit of the package, which would replace ours, registration fails', async t => {
+test('rateLimit cannot be registered below another rate limit, because it would use that one for wrong tokens', async t => {
   for (const plugin of [rateLimit, import('@fastify/rate-limit')] as FastifyPluginAsync<{ max: number }>[]) {
     const app = host(t)
     await app.register(plugin, { max: 1000 })

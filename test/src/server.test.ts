@@ -223,9 +223,14 @@ test('an uncaught error is logged and ends the process', async t => {
 })
 
 test('an unexpected error during startup is shown with its stack', async t => {
-  const server = start(t, { LOG_LEVEL: 'silent' }, { script: 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }' })
+  const script = 'import net from "node:net"; net.Server.prototype.listen = () => { throw new Error("boom") }'
+  const server = start(t, {}, { script })
   t.same(await server.exit, [1, null])
-  t.match(server.errors(), /^Error: boom\n +at /)
+  t.match(server.output(), /Error: boom\\n +at /)
+
+  const silent = start(t, { LOG_LEVEL: 'silent' }, { script })
+  t.same(await silent.exit, [1, null])
+  t.match(silent.errors(), /^Error: boom\n +at /)
 })
 
 test('a PORT that is in use ends the process, also if the metrics server has started', async t => {

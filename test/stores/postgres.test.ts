@@ -119,7 +119,8 @@ onPostgres('after a failover, connections to the read-only standby are not used,
 
 onPostgres('after the type of a column has changed, reads and writes work; without a table, the service is not ready', async (t, server) => {
   const url = server.database()
-  const app = build(t, { DATABASE_URL: url, DATABASE_POOL_SIZE: '4' })
+  const lines: string[] = []
+  const app = build(t, { DATABASE_URL: url, DATABASE_POOL_SIZE: '4', LOG_LEVEL: 'warn' }, { write: line => lines.push(JSON.parse(line).msg) })
   const post = (id: number) => ({ method: 'POST', url: '/api/items', payload: item(id), headers: { 'idempotency-key': String(id) } } as const)
   const requests = (id: number) => ['/api/items', '/api/items/1', '/readyz', post(id)]
   for (const request of requests(2)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
@@ -130,6 +131,7 @@ onPostgres('after the type of a column has changed, reads and writes work; witho
   for (const request of requests(3)) t.match((await app.inject(request)).statusCode, /^20[01]$/)
   await server.query('alter table items rename column price to cost', url)
   t.equal((await app.inject('/readyz')).statusCode, 503)
+  t.same(lines, ['The database is unavailable'])
   await server.query('alter table items rename column cost to price', url)
   t.equal((await app.inject('/readyz')).statusCode, 200)
   await server.query('drop table idempotency_keys', url)
@@ -188,6 +190,11 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
     ] as const) t.match((await app.inject(request as string)).statusCode, /^20[014]$/)
     await app.close()
   }
+  await server.query('revoke insert on items from items_users', url)
+  await t.rejects(async () => build(t, { DATABASE_URL: clerk }).ready(), {
+    message: 'The role in DATABASE_URL lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.'
+  })
+  await server.query('grant insert on items to items_users', url)
   for (const [, privileges = '', tables = ''] of readFileSync('deploy/postgresql.sql', 'utf8').matchAll(/^grant (.+) on (.+) to items_users;$/gm)) {
     for (const table of tables.split(', ')) {
       for (const privilege of privileges.split(', ')) {

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 
-/** A TCP proxy to a database. A connection is cut, or is not answered any more, when the client sends these texts. */
+/** A TCP proxy to a database. When the client sends `cutAt`, the connection is closed; after `silentAt`, it gets no response. */
 export async function startProxy (t: Test, database: string) {
   const url = new URL(database)
   const port = Number(url.port)
