@@ -9,6 +9,9 @@ import {
   NotStorableError, RecordChangedError, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store
 } from './store.js'
 import { loadOptional } from './optional-package.js'
+import {
+  codeOf, isOutOfDate, isRefusal, isSerializationFailure, isUnknownStatement, isUnreachable, ReadOnlyError, startupError
+} from './postgres-errors.js'
 import { changesStart, changesTable, idempotencyTable, lastIdsTable, migrate, tableOf, versionOf, type Row, type Snapshot, type Table } from './sql-table.js'
 
 /** A call of `append`. */
@@ -460,9 +463,6 @@ export async function postgres (url: string, { timeout, poolSize, onUnavailable 
 /** A write without effect, which fails on a read-only server. */
 const probe = 'delete from idempotency_keys where false'
 
-/** A server that does not accept writes, such as a standby. */
-class ReadOnlyError extends Error {}
-
 async function rejectReadOnly (client: pg.ClientBase) {
   const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
   if (row?.[0] === 'on') throw new ReadOnlyError('The server in DATABASE_URL is read-only (a standby)')
@@ -539,54 +539,4 @@ function cancel (client: pg.PoolClient & { host?: string, port?: number, process
 
 function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {
   return { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
-}
-
-/** Turns errors that a restart would not solve into a message for the operator. */
-function startupError (error: unknown) {
-  const { message } = error as Error
-  if (codeOf(error) === '42P07') {
-    return new StartupError(`Cannot create the tables in DATABASE_URL: ${message}, and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).`)
-  }
-  if (codeOf(error) === '42501') {
-    return new StartupError(`The role in DATABASE_URL lacks a privilege: ${message}. See docs/persistence.md#privileges.`)
-  }
-  return error
-}
-
-/** Returns whether a server cannot be used at the moment: it is not reachable, busy, or a table is locked. */
-function isUnreachable (error: unknown) {
-  if (isOfServer(error)) return /^(08|53|57|55P03)/.test(codeOf(error))
-  if (error instanceof ReadOnlyError) return true
-  // A host name with several addresses fails with one error for each address.
-  const { errors: [first] = [error] } = error as Partial<AggregateError>
-  const { syscall, message } = first as NodeJS.ErrnoException
-  return syscall !== undefined || /timeout|terminated/i.test(message)
-}
-
-/** Returns whether a connection leads to a standby, or has a statement whose table has changed since. */
-function isOutOfDate (error: unknown) {
-  return codeOf(error) === '25006' || (codeOf(error) === '0A000' && /cached plan/.test((error as Error).message))
-}
-
-/** Returns whether a connection pooler does not know a prepared statement, or knows it already. */
-function isUnknownStatement (error: unknown) {
-  return /^(26000|42P05)$/.test(codeOf(error))
-}
-
-function isSerializationFailure (error: unknown) {
-  return /^(40001|40P01)$/.test(codeOf(error))
-}
-
-/** Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. */
-function isRefusal (error: unknown) {
-  return /^(22|23|44|54|P0)/.test(codeOf(error))
-}
-
-function codeOf (error: unknown) {
-  return isOfServer(error) ? String(error.code) : ''
-}
-
-/** Returns whether the server has sent an error. (Its class is not known here, because pg is loaded later.) */
-function isOfServer (error: unknown): error is pg.DatabaseError {
-  return error instanceof Error && 'severity' in error
 }

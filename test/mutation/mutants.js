@@ -135,7 +135,9 @@ export const mutants = [
     ['if (isOutOfDate(error)) retire(used)', ''],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
-    ['if (inserts.length === 1) return', 'if (inserts.length > 0) return'],
+    ['if (inserts.length === 1) return', 'if (inserts.length > 0) return']
+  ]),
+  ...inFile('plugins/stores/postgres-errors.ts', databases, [
     ['/^(22|23|44|54|P0)/', '/^(22|44|54|P0)/']
   ]),
   ...inFile('plugins/stores/postgres.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts'] }, [
