@@ -55,21 +55,18 @@ export async function measureEngines (rounds, progress) {
   direct.exec('pragma journal_mode = wal; pragma synchronous = full; create table direct (position integer primary key autoincrement, id bigint, name text, price double precision)')
   const insertOne = direct.prepare(insertion)
 
+  const peer = has('pgbench') ? 'pgbench' : 'pg'
   const figures = [
-    ['POST on PostgreSQL, to pgbench with the same insert', 1.5, () => onPostgres(post), () => pgbench(insertion)],
+    [`POST on PostgreSQL, to ${peer} with the same insert`, 1.5, () => onPostgres(post), () => pgbench(insertion)],
     ['the same without HTTP: `append` from 64 callers', undefined, () => appendRate(stores[0]), () => pgbench(insertion)],
-    ['GET one on PostgreSQL, to pgbench with the same select', 0.6, () => onPostgres(get), () => pgbench(selection)],
+    [`GET one on PostgreSQL, to ${peer} with the same select`, 0.6, () => onPostgres(get), () => pgbench(selection)],
     ['POST on SQLite, to one transaction an insert', 5, () => onSqlite(post), () => rate(() => insertOne.run([]))],
     ['the same without HTTP: `append` from 64 callers', 5, () => appendRate(stores[1]), () => rate(() => insertOne.run([]))],
     ['GET one on SQLite, to memory', 0.7, () => onSqlite(get), () => onMemory(get)],
     ['304 for the list on PostgreSQL, to GET one', 0.8, async () => onPostgres(await stored(4600)), () => onPostgres(get)],
     ['304 for the list on SQLite, to GET one', 0.8, async () => onSqlite(await stored(4601)), () => onSqlite(get)],
-    ...has('wrk')
-      ? [
-          ['POST with idempotency keys on PostgreSQL, to POST', 0.5, () => onPostgres(keyed), () => onPostgres(unkeyed)],
-          ['POST with idempotency keys on SQLite, to POST', 0.8, () => onSqlite(keyed), () => onSqlite(unkeyed)]
-        ]
-      : []
+    ['POST with idempotency keys on PostgreSQL, to POST', 0.5, () => onPostgres(keyed), () => onPostgres(unkeyed)],
+    ['POST with idempotency keys on SQLite, to POST', 0.8, () => onSqlite(keyed), () => onSqlite(unkeyed)]
   ]
   const results = []
   try {

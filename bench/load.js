@@ -28,11 +28,9 @@ const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
 export async function measure (port, { method = 'GET', path, body, uniqueHeader, headers = {} }, seconds) {
   const url = `http://127.0.0.1:${port}${path}`
   if (!has('wrk')) {
-    const fields = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}=${value}`])
-    const args = ['-j', ...fields, '-c', connections, '-d', seconds, '-m', method, ...body ? ['-b', body, '-H', 'content-type=application/json'] : [], url]
-    const [command, ...rest] = pinned(1, ['node', 'node_modules/autocannon/autocannon.js', ...args.map(String)])
-    const { stdout } = await run(command, rest, { maxBuffer: 1 << 26 })
-    return JSON.parse(stdout).requests.average
+    const request = { method, body, headers: { ...headers, ...body && { 'content-type': 'application/json' } } }
+    const [command, ...rest] = pinned(1, ['node', 'autocannon.js', JSON.stringify({ url, connections, duration: seconds, request, uniqueHeader })])
+    return Number((await run(command, rest)).stdout)
   }
   const script = join(scripts, 'request.lua')
   writeFileSync(script, `wrk.method = '${method}'\n` +

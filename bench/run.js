@@ -35,6 +35,12 @@ const servers = [
 ].filter(({ command: [program] }) => has(program))
 const [ours] = servers
 
+const programs = { wrk: 'wrk', nginx: 'nginx-light', uvicorn: 'python3-fastapi uvicorn', pgbench: 'postgresql' }
+const absent = Object.keys(programs).filter(program => !has(program))
+if (absent.length > 0) {
+  console.error(`Without ${absent.join(', ')} (Debian: ${absent.map(program => programs[program]).join(' ')}): autocannon replaces wrk, pg replaces pgbench, and nginx and FastAPI are left out.`)
+}
+
 const workloads = [
   { name: 'GET one, 1 record', path: '/api/items/1', reach: 0.9 },
   { name: 'GET list of 1', path: '/api/items', reach: 0.95 },

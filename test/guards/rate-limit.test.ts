@@ -1,10 +1,13 @@
+import { once } from 'node:events'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { metrics, rateLimit, type Metrics, type Store } from '../../src/index.js'
+import { MemoryStore } from '../../plugins/guards/rate-limit-store.js'
+import itemsUsers, { auth, metrics, rateLimit, type Metrics, type Store } from '../../src/index.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
-import { startRedis } from '../support/redis.js'
 import { until } from '../support/until.js'
+import { countingTests } from './counting.js'
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -90,38 +93,81 @@ test('X-Forwarded-For is used only if it comes from a trusted proxy', async t =>
   }
 })
 
-test('with Redis, all instances share the limit; without it, they keep serving', { timeout: 60_000 }, async t => {
-  const redis = await startRedis(t).catch((error: NodeJS.ErrnoException) => error)
-  if (redis instanceof Error) {
-    if (redis.code !== 'ENOENT') throw redis
-    return t.plan(0, 'no redis-server is installed')
+test('in memory', async t => countingTests(t, () => undefined, [{ instances: 1, connections: 1 }, { instances: 1, connections: 20 }]))
+
+test('auth and rateLimit work together in any order and nesting', async t => {
+  const limit = { max: 2 }
+  const tokens = { tokens: ['one'] }
+  const arrangements: Record<string, (app: FastifyInstance) => void> = {
+    'auth, then rateLimit' (app) {
+      app.register(auth, tokens)
+      app.register(rateLimit, limit)
+      app.register(itemsUsers, { prefix: '/api' })
+    },
+    'auth in a scope within that of rateLimit' (app) {
+      app.register(rateLimit, limit)
+      app.register(async function inner (scope) {
+        scope.register(auth, tokens)
+        scope.register(itemsUsers, { prefix: '/api' })
+      })
+    },
+    'rateLimit in a scope within that of auth' (app) {
+      app.register(auth, tokens)
+      app.register(async function inner (scope) {
+        scope.register(rateLimit, limit)
+        scope.register(itemsUsers, { prefix: '/api' })
+      })
+    }
   }
-  const lines: string[] = []
-  const env = { AUTH_TOKENS: 'one', RATE_LIMIT_MAX: '4', RATE_LIMIT_WINDOW: '3600000', REDIS_URL: redis.url, LOG_LEVEL: 'info' }
-  const apps = [1, 2].map(() => helper.build(t, env, { write: line => lines.push(line) }))
-  const statuses = async (times: number) => {
-    const answers = []
-    for (let n = 0; n < times; n++) answers.push((await apps[n % 2]?.inject({ url: '/api/items', headers: bearer('one') }))?.statusCode)
-    return answers
+  for (const [name, arrange] of Object.entries(arrangements)) {
+    const app = Fastify()
+    t.teardown(() => app.close())
+    arrange(app)
+    const statuses = []
+    for (const token of ['one', 'one', 'one', 'two', 'two', 'two', 'one']) {
+      statuses.push((await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode)
+    }
+    t.same(statuses, [200, 200, 429, 401, 401, 429, 429], name)
   }
-  t.same(await statuses(6), [200, 200, 200, 200, 429, 429])
-  await redis.stop()
-  t.same(await statuses(6), Array(6).fill(200))
-  await until(() => lines.join().split('Redis is disconnected').length >= 3)
-  await redis.run()
-  await until(() => lines.join().split('Redis is connected again').length >= 3)
-  t.same(await statuses(6), [200, 200, 200, 200, 429, 429])
-  redis.signal('SIGSTOP')
-  t.same(await statuses(4), Array(4).fill(200))
-  await until(() => lines.join().split('Redis is disconnected').length >= 5)
-  redis.signal('SIGCONT')
-  t.notMatch(lines.join(), 'Bearer')
+})
+
+test('the number of counters in memory is limited to 100,000 clients, and expired ones are removed', async t => {
+  const store = new MemoryStore()
+  const count = (key: string, timeWindow = 60_000) => new Promise(resolve => store.incr(key, (_error, result) => resolve(result?.current), timeWindow))
+  const read = (key: string) => new Promise(resolve => store.read(key, (_error, result) => resolve(result?.current)))
+  await count('brief', 1)
+  const start = performance.now()
+  while (performance.now() - start < 2);
+  for (let n = 0; n < 100_000; n++) await count(`client ${n}`)
+  t.same([await read('brief'), await read('client 0'), await count('client 0')], [0, 1, 2])
+  await count('one more')
+  t.same([await read('client 0'), await read('client 1'), await read('one more')], [0, 1, 1])
 })
 
 test('the service starts without a reachable Redis', async t => {
   const app = helper.build(t, { RATE_LIMIT_MAX: '1', REDIS_URL: 'redis://127.0.0.1:1' })
   t.equal((await app.inject('/api/items')).statusCode, 200)
   t.equal((await app.inject('/api/items')).statusCode, 200)
+})
+
+test('a lost connection to Redis is logged once, and once more when it is back', async t => {
+  // Answers every command with OK. test/programs/redis.test.ts counts with a real Redis.
+  const server = createServer(socket => socket.on('error', () => {}).on('data', commands => {
+    socket.write('+OK\r\n'.repeat(String(commands).match(/^\*/gm)?.length ?? 0))
+  }))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const sockets = new Set<Socket>()
+  server.on('connection', socket => sockets.add(socket))
+  const lines: string[] = []
+  const REDIS_URL = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const app = helper.build(t, { RATE_LIMIT_MAX: '1', REDIS_URL, LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line).msg) })
+  await app.ready()
+  for (const socket of sockets) socket.destroy()
+  await until(() => lines.length >= 2)
+  await app.close()
+  t.same(lines, ['Redis is disconnected; requests are not limited until it is connected again', 'Redis is connected again'])
 })
 
 test('while the event loop is delayed, the API answers 503 at once, and the probes do not', async t => {

@@ -4,9 +4,6 @@ import itemsUsers, { items } from '../../src/index.js'
 import { connection, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
-import { ownPaths, startNginx } from '../support/nginx.js'
-import { until } from '../support/until.js'
-import { without } from '../stress/service.js'
 
 const { collections, invalidBody } = helper
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -302,25 +299,6 @@ test('a prefix that is configured twice is registered once', async t => {
   const app = helper.build(t, { API_PREFIX: '/api,/v1,/api' })
   t.equal((await app.inject('/api/items')).statusCode, 200)
   t.equal((await app.inject('/v1/items')).statusCode, 200)
-})
-
-test('Location and Link lead to the record and the next page through an nginx that strips a path prefix', { skip: without('nginx') }, async t => {
-  const service = await helper.build(t).listen({ port: 0, host: '127.0.0.1' })
-  const { port } = await startNginx(t, (port, folder) => `events {} http { ${ownPaths(folder)}
-    server { listen 127.0.0.1:${port}; location /shop/ { proxy_pass ${service}/; } } }`)
-  const base = `http://127.0.0.1:${port}/shop`
-  await until(async () => (await fetch(`${base}/readyz`).catch(() => undefined))?.ok === true)
-  for (const url of [`${base}/api/items`, `${base}/api/items/`]) {
-    const created = await fetch(url, { method: 'POST', body: JSON.stringify(item) })
-    const record = await fetch(new URL(String(created.headers.get('location')), created.url))
-    t.same(await record.json(), item)
-    t.equal(record.url, `${base}/api/items/7`)
-    const page = await fetch(`${url}?limit=1`)
-    const next = await fetch(new URL(String(nextOf({ headers: { link: page.headers.get('link') } })), page.url))
-    t.same(await next.json(), [item])
-  }
-  const home = await fetch(`${base}/`, { headers: { accept: 'text/html' } })
-  t.same([home.status, home.url], [200, `${base}/docs`])
 })
 
 test('Location and Link are relative to the URL that the client sent', async t => {

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, resolve } from 'node:path'
@@ -90,36 +90,14 @@ test('a test whose own packages cannot be installed is skipped with the reason, 
   await t.rejects(install(folder), /npm ci/)
 })
 
-test('SECURITY.md covers all ten risks, and every test that it names exists', async t => {
-  const sections = readFileSync('SECURITY.md', 'utf8').split(/^##+ /m).slice(1).map(section => ({
-    title: section.split('\n', 1)[0] ?? '',
-    tests: Array.from(section.matchAll(/^- `(test\/[\w/-]+\.test\.ts)`: (.+)$/gm), ([, file = '', name = '']) => ({ file, name })),
-    lines: section.match(/^- .+$/gm)?.length ?? 0
-  }))
+test('SECURITY.md covers all ten risks of the OWASP API Security Top 10', async t => {
   const risks = [
     'Broken Object Level Authorization', 'Broken Authentication', 'Broken Object Property Level Authorization',
     'Unrestricted Resource Consumption', 'Broken Function Level Authorization', 'Unrestricted Access to Sensitive Business Flows',
     'Server Side Request Forgery', 'Security Misconfiguration', 'Improper Inventory Management', 'Unsafe Consumption of APIs'
   ]
-  const titles = sections.map(({ title }) => title)
-  t.same(titles.filter(title => title.startsWith('API')), risks.map((risk, n) => `API${n + 1}:2023 ${risk}`))
-  for (const { title, tests, lines } of sections.slice(titles.indexOf('API1:2023 Broken Object Level Authorization'))) {
-    t.equal(tests.length, lines, `${title}: every line names a test`)
-    t.ok(tests.length > 0 || title === 'Other risks', `${title}: a test shows it`)
-    for (const { file, name } of tests) {
-      t.ok(isTestIn(readFileSync(file, 'utf8'), name), `${file} has the test "${name}"`)
-    }
-  }
-  const named = sections.flatMap(({ tests }) => tests.map(({ name }) => name))
-  const code = readdirSync('test/security').map(file => readFileSync(`test/security/${file}`, 'utf8')).join('\n')
-  const security = Array.from(code.matchAll(/^test\('(.+?)', /gm), ([, name = '']) => name)
-  t.ok(security.length > 10)
-  t.same(security.filter(name => !named.includes(name)), [], 'it names all of test/security')
-
-  /** A test is the first argument of what runs it, on one engine or on several. */
-  function isTestIn (code: string, name: string) {
-    return ['test', 'onDatabases', 'onPostgres'].some(run => code.includes(`${run}('${name}', `))
-  }
+  const titles = Array.from(readFileSync('SECURITY.md', 'utf8').matchAll(/^### (API\d.+)$/gm), ([, title]) => title)
+  t.same(titles, risks.map((risk, n) => `API${n + 1}:2023 ${risk}`))
 })
 
 test('the lockfile pins every package, and no production package is deprecated or has an install script', async t => {

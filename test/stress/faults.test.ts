@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os'
 import { test } from 'tap'
 import { onPostgres } from '../support/databases.js'
 import { newFolder } from '../support/folder.js'
-import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
-import { without } from './service.js'
+import { fullDisk, kills, trouble, troubles } from './faults.js'
 
 // The short form of `npm run test:stress`.
 
@@ -26,8 +25,4 @@ const mountable = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpf
 
 test('while the disk is full, writes get 503 and reads work; nothing is lost, and writes work again afterwards', { skip: !mountable && 'no file system can be mounted' }, async t => {
   t.ok((await fullDisk(t)).refused > 0)
-})
-
-test('while Redis is down or hangs, all requests are served', { skip: without('redis-server') }, async t => {
-  t.ok((await redisGone(t)).created > 0)
 })

@@ -2,18 +2,8 @@ import { test } from 'tap'
 import { onPostgres } from '../support/databases.js'
 import { history } from './history.js'
 import { violationOf } from './linearizable.js'
-import { previousRelease, rollingRestart } from './rolling.js'
-import { without } from './service.js'
 
 // The short form of `npm run test:stress`.
-
-onPostgres('a rolling upgrade of three instances behind nginx and haproxy fails no request and loses no record', async (t, server) => {
-  const proxies = ['nginx', 'haproxy'] as const
-  for (const proxy of proxies.filter(without)) t.pass(`behind ${proxy}`, { skip: without(proxy) })
-  const behind = proxies.filter(proxy => !without(proxy))
-  if (behind.length === 0) return
-  t.match(await rollingRestart(t, server, { behind, rounds: 1, pause: 300, previous: previousRelease(t) }), { restarts: 3 })
-})
 
 onPostgres('what clients see during kills and a failover is possible with one list', async t => {
   t.match(await history(t, { operations: 60, clients: 5, kills: 1 }), { kills: 1 })

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process'
 import type { Test } from 'tap'
 import { freePort } from '../support/postgres.js'
 import { start, type How } from '../support/process.js'
@@ -24,9 +23,4 @@ export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How
 /** Returns whether a service is there and ready. */
 export async function isReady (url: string) {
   return (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true
-}
-
-/** The reason to skip what needs a program, if the machine does not have it. */
-export function without (program: string) {
-  return spawnSync(program, ['-v']).error ? `there is no ${program}` : false
 }

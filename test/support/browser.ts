@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url'
 import { chromium } from 'playwright-core'
 import type { Test } from 'tap'
 import { install } from './install.js'
+import { without } from './programs.js'
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
 
@@ -24,13 +25,28 @@ export async function launch (t: Pick<Test, 'teardown'>, ...args: string[]) {
   return browser
 }
 
-/** The package unpacks its libraries only on AWS Lambda, or if this variable is set. */
+/** Starts a browser for a test. If none starts, the test is skipped; with `CI=true`, it fails. */
+export async function launchFor (t: Test) {
+  try {
+    return await launch(t, '--host-resolver-rules=MAP *.test 127.0.0.1')
+  } catch (error) {
+    if (process.env.CI) throw error
+    const [reason = ''] = (error as Error).message.split('\n')
+    t.plan(0, reason)
+  }
+}
+
+/** The package unpacks its libraries only on AWS Lambda, or if this variable is set. It exists only for x64. */
 async function packaged (home: string) {
+  if (process.arch !== 'x64') throw new Error(String(without('chromium')))
   process.env.AWS_LAMBDA_JS_RUNTIME = 'nodejs22.x'
   process.env.TMPDIR = home
   const problem = await install('test/browser')
   if (problem) throw new Error(problem)
   const path = createRequire(resolve('test/browser/package.json')).resolve('@sparticuz/chromium')
   const { default: sparticuz } = await import(pathToFileURL(path).href) as { default: { executablePath (): Promise<string> } }
-  return sparticuz.executablePath()
+  const executable = await sparticuz.executablePath()
+  // Its own configuration looks for fonts in /tmp/fonts. Without a font, Chromium crashes.
+  await writeFile(join(home, 'fonts/fonts.conf'), `<fontconfig><dir>${home}/fonts</dir><cachedir>${home}/fonts-cache</cachedir></fontconfig>`)
+  return executable
 }

@@ -1,9 +1,13 @@
 import { Transform } from 'node:stream'
 
-/** Prints one line per test file and its failures. `npm test -- --reporter=tap` prints everything. */
+/**
+ * Prints one line per test file and its failures, and at the end one line for each reason to skip tests.
+ * `npm test -- --reporter=tap` prints everything.
+ */
 export default class Reporter extends Transform {
   #rest = ''
   #lines = []
+  #skipped = new Map()
 
   _transform (chunk, _encoding, done) {
     const lines = (this.#rest + chunk).split('\n')
@@ -18,11 +22,16 @@ export default class Reporter extends Transform {
       const text = this.#lines.join('\n')
       const count = text.match(/^ +(not )?ok /gm)?.length ?? 0
       this.push(`${outcome} ${file} (${count} checks, ${(Number(seconds) / 1000).toFixed(1)} s)\n`)
-      for (const skipped of text.matchAll(/^ +ok \d+ - (.+?) # SKIP ?(.*)$/gm)) this.push(`  skipped: ${skipped[1]}: ${skipped[2]}\n`)
+      for (const [, reason] of text.matchAll(/^ +ok \d+ - .+? # SKIP (.+)$/gm)) this.#skipped.set(reason, 1 + (this.#skipped.get(reason) ?? 0))
       if (outcome === 'not ok') this.push(failuresIn(this.#lines))
       this.#lines = []
     } else if (/^(Bail out!|# \{|# time=)/.test(line)) this.push(`${line}\n`)
     else this.#lines.push(line)
+  }
+
+  _flush (done) {
+    for (const [reason, count] of this.#skipped) this.push(`skipped ${count} ${count === 1 ? 'test' : 'tests'}: ${reason}\n`)
+    done()
   }
 }
 

@@ -1,11 +1,9 @@
 import { once } from 'node:events'
-import Fastify, { type FastifyInstance } from 'fastify'
-import { test, type Test } from 'tap'
-import { MemoryStore } from '../../plugins/guards/rate-limit-store.js'
+import Fastify from 'fastify'
+import type { Test } from 'tap'
 import itemsUsers, { auth, rateLimit } from '../../src/index.js'
-import { build } from '../support/helper.js'
-import { startRedis } from '../support/redis.js'
 import { connection, written, type Answer } from '../support/connection.js'
+import { build } from '../support/helper.js'
 
 const max = 10
 const item = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
@@ -27,7 +25,8 @@ const requests: Record<string, { env?: object, texts: Buffer[] }> = {
   'requests of all kinds with wrong tokens and without a token': { env: { AUTH_TOKENS: 'one' }, texts: mixed([bearer('two'), {}, { authorization: 'Basic b25l' }]) }
 }
 
-onEachStore((t, redis, arrivals) => {
+/** The tests of a store of the counts. Each call of `redis` returns the URL of an empty database, or undefined for memory. */
+export function countingTests (t: Test, redis: () => string | undefined, arrivals: Arrival[]) {
   for (const [name, { env, texts }] of Object.entries(requests)) {
     t.test(`20 simultaneous ${name}: 10 are served, each with its own X-RateLimit-Remaining`, async t => {
       for (const { instances, connections } of arrivals) {
@@ -99,77 +98,12 @@ onEachStore((t, redis, arrivals) => {
     for (const answers of await Promise.all(clients)) holdsToLimit(t, answers, 'each client')
     t.equal((await app.inject('/api/items')).headers['x-ratelimit-remaining'], '9', 'and nothing was counted against the address')
   })
-})
-
-test('auth and rateLimit work together in any order and nesting', async t => {
-  const limit = { max: 2 }
-  const tokens = { tokens: ['one'] }
-  const arrangements: Record<string, (app: FastifyInstance) => void> = {
-    'auth, then rateLimit' (app) {
-      app.register(auth, tokens)
-      app.register(rateLimit, limit)
-      app.register(itemsUsers, { prefix: '/api' })
-    },
-    'auth in a scope within that of rateLimit' (app) {
-      app.register(rateLimit, limit)
-      app.register(async function inner (scope) {
-        scope.register(auth, tokens)
-        scope.register(itemsUsers, { prefix: '/api' })
-      })
-    },
-    'rateLimit in a scope within that of auth' (app) {
-      app.register(auth, tokens)
-      app.register(async function inner (scope) {
-        scope.register(rateLimit, limit)
-        scope.register(itemsUsers, { prefix: '/api' })
-      })
-    }
-  }
-  for (const [name, arrange] of Object.entries(arrangements)) {
-    const app = Fastify()
-    t.teardown(() => app.close())
-    arrange(app)
-    const statuses = []
-    for (const token of ['one', 'one', 'one', 'two', 'two', 'two', 'one']) {
-      statuses.push((await app.inject({ url: '/api/items', headers: bearer(token) })).statusCode)
-    }
-    t.same(statuses, [200, 200, 429, 401, 401, 429, 429], name)
-  }
-})
-
-test('the number of counters in memory is limited to 100,000 clients, and expired ones are removed', async t => {
-  const store = new MemoryStore()
-  const count = (key: string, timeWindow = 60_000) => new Promise(resolve => store.incr(key, (_error, result) => resolve(result?.current), timeWindow))
-  const read = (key: string) => new Promise(resolve => store.read(key, (_error, result) => resolve(result?.current)))
-  await count('brief', 1)
-  const start = performance.now()
-  while (performance.now() - start < 2);
-  for (let n = 0; n < 100_000; n++) await count(`client ${n}`)
-  t.same([await read('brief'), await read('client 0'), await count('client 0')], [0, 1, 2])
-  await count('one more')
-  t.same([await read('client 0'), await read('client 1'), await read('one more')], [0, 1, 1])
-})
-
-interface Arrival {
-  instances: number
-  connections: number
 }
 
-/** Runs the tests with the counts in memory and in Redis, where each call of `redis` gives the URL of an empty database. */
-function onEachStore (run: (t: Test, redis: () => string | undefined, arrivals: Arrival[]) => void) {
-  const pipelined = { instances: 1, connections: 1 }
-
-  test('in memory', async t => run(t, () => undefined, [pipelined, { instances: 1, connections: 20 }]))
-
-  test('in Redis', async t => {
-    const redis = await startRedis(t).catch((error: NodeJS.ErrnoException) => error)
-    if (redis instanceof Error) {
-      if (redis.code !== 'ENOENT') throw redis
-      return t.plan(0, 'no redis-server is installed')
-    }
-    let database = 0
-    run(t, () => `${redis.url}/${database++}`, [pipelined, { instances: 2, connections: 20 }])
-  })
+/** How simultaneous requests are sent. */
+export interface Arrival {
+  instances: number
+  connections: number
 }
 
 /** An app whose collections have a limit, and tokens that are checked like this. */

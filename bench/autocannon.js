@@ -1,0 +1,8 @@
+// Prints the requests per second of a server, for machines without wrk.
+import { randomUUID } from 'node:crypto'
+import autocannon from 'autocannon'
+
+const { request, uniqueHeader, ...options } = JSON.parse(process.argv[2])
+const setupRequest = request => ({ ...request, headers: { ...request.headers, [uniqueHeader]: randomUUID() } })
+const { requests } = await autocannon({ ...options, requests: [{ ...request, ...uniqueHeader && { setupRequest } }] })
+console.log(requests.average)

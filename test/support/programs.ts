@@ -1,0 +1,17 @@
+import { spawnSync } from 'node:child_process'
+
+/** The programs that tests start and npm does not provide, and their Debian packages. */
+export const packages = {
+  'redis-server': 'redis-server',
+  nginx: 'nginx-light',
+  haproxy: 'haproxy',
+  pgbouncer: 'pgbouncer',
+  caddy: 'caddy',
+  promtool: 'prometheus',
+  chromium: 'chromium'
+}
+
+/** The reason to skip what needs a program, if the machine does not have it. */
+export function without (program: keyof typeof packages) {
+  return spawnSync(program, ['-v']).error ? `${program} is not installed (Debian: apt-get install ${packages[program]})` : false
+}
