@@ -1,4 +1,5 @@
 import neostandard from 'neostandard'
+import regexp from 'eslint-plugin-regexp'
 
 /** A file may import from its own folder, from packages, and from these paths. */
 const mayImport = (files, allowed) => ({
@@ -12,6 +13,8 @@ const mayImport = (files, allowed) => ({
 
 export default [
   ...neostandard({ ts: true, ignores: ['dist/', '.tap/', 'src/client-types.ts'] }),
+  // A client must not be able to make an expression slow.
+  { files: ['{schemas,plugins,src}/**/*.ts'], plugins: { regexp }, rules: { 'regexp/no-super-linear-backtracking': 'error', 'regexp/no-super-linear-move': 'error' } },
   // A schema and the type derived from it share their name.
   { files: ['{schemas,plugins,src}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
   mayImport('schemas/*.ts', '(?!)'),

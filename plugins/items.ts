@@ -40,7 +40,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       response: {
         200: jsonList(Item, { description: 'All items, or one page, in order of creation' }),
         304: notModified,
-        ...errorResponses()
+        ...errorResponses(412)
       }
     }
   }, function listItems (request, reply) {
@@ -59,7 +59,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
       response: {
         200: json(Item, { description: 'The first item with this id', headers: etagHeader }),
         304: notModified,
-        ...errorResponses(404)
+        ...errorResponses(404, 412)
       }
     }
   }, function getItem (request, reply) {
@@ -80,7 +80,7 @@ const items: FastifyPluginAsyncTypebox<CollectionOptions<Item>> = async function
           description: 'The stored item',
           headers: { Location: Type.String({ description: 'The URL of the item, relative to the URL of the request' }) }
         }),
-        ...errorResponses(409, 413, 422)
+        ...errorResponses(409, 412, 413, 422)
       }
     }
   }, function createItem (request, reply) {

@@ -8,10 +8,10 @@ import { PageQuery } from '../schemas/pagination.js'
 import { compress } from './http/compression.js'
 import { create, CreationHeaders, idSources } from './http/create-record.js'
 import { notFound } from './http/errors.js'
-import { DeletionHeaders, expectedBy, ReadingHeaders, sendRecord } from './http/etags.js'
+import { ChangeHeaders, isExpectedBy, ReadingHeaders, sendRecord } from './http/etags.js'
 import { sendList } from './http/pagination.js'
 import { metadata } from './http/plugin.js'
-import { errorResponses, etagHeader, json, jsonList, notModified, routeDefaults, setHeaders } from './http/responses.js'
+import { cacheHeaders, errorResponses, etagHeader, json, jsonList, notModified, routeDefaults, setHeaders } from './http/responses.js'
 import { openCollection, type CollectionOptions } from './stores.js'
 import type { Collection } from './stores/store.js'
 
@@ -41,7 +41,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       response: {
         200: jsonList(User, { description: 'All users, or one page, in order of creation' }),
         304: notModified,
-        ...errorResponses()
+        ...errorResponses(412)
       }
     }
   }, function listUsers (request, reply) {
@@ -60,7 +60,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       response: {
         200: json(User, { description: 'The first user with this id', headers: etagHeader }),
         304: notModified,
-        ...errorResponses(404)
+        ...errorResponses(404, 412)
       }
     }
   }, function getUser (request, reply) {
@@ -81,7 +81,7 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
           description: 'The stored user',
           headers: { Location: Type.String({ description: 'The URL of the user, relative to the URL of the request' }) }
         }),
-        ...errorResponses(409, 413, 422)
+        ...errorResponses(409, 412, 413, 422)
       }
     }
   }, function createUser (request, reply) {
@@ -96,15 +96,15 @@ const users: FastifyPluginAsyncTypebox<CollectionOptions<User>> = async function
       description: 'If several users have this id, the one that was created first is deleted.',
       tags: ['users'],
       params: Type.Object({ id: PathId }),
-      headers: DeletionHeaders,
+      headers: ChangeHeaders,
       response: {
         204: Type.Unsafe<undefined>(Type.Null({ description: 'The first user with this id is deleted' })),
         ...errorResponses(404, 412, 413)
       }
     }
   }, async function deleteUser (request, reply) {
-    if (!await store.removeFirst(request.params.id, expectedBy(request.headers['if-match']))) throw notFound()
-    setHeaders(request, reply)
+    if (!await store.removeFirst(request.params.id, isExpectedBy(request))) throw notFound()
+    setHeaders(request, reply, cacheHeaders)
     return reply.code(204).send(undefined)
   })
 }

@@ -37,7 +37,7 @@ export const details = {
   405: 'Method not allowed',
   408: 'The request took too long to arrive',
   409: 'A request with this Idempotency-Key is in progress',
-  412: 'The record does not have the ETag in If-Match',
+  412: 'The precondition in If-Match or If-None-Match is not met',
   413: 'The request body is too large',
   414: 'The request path is too long',
   417: 'The only supported value of Expect is 100-continue',
@@ -45,5 +45,6 @@ export const details = {
   429: 'Too many requests',
   431: 'The request headers are too large',
   500: 'Internal server error',
+  501: 'The only supported Transfer-Encoding is chunked',
   503: 'The database is unavailable'
 } as const

@@ -424,7 +424,7 @@ export interface operations {
                 after?: string;
             };
             header?: {
-                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                /** @description ETags of responses that the client has stored, or `*`; if one is current, the response is 304 */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -482,6 +482,20 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["InvalidRequest"];
+                };
+            };
+            /** @description The precondition in If-Match or If-None-Match is not met */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
                 };
             };
             /** @description The service failed */
@@ -620,6 +634,20 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The precondition in If-Match or If-None-Match is not met */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The request body is too large */
             413: {
                 headers: {
@@ -698,7 +726,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                /** @description ETags of responses that the client has stored, or `*`; if one is current, the response is 304 */
                 "If-None-Match"?: string;
             };
             path: {
@@ -774,6 +802,20 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The precondition in If-Match or If-None-Match is not met */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The service failed */
             500: {
                 headers: {
@@ -835,7 +877,7 @@ export interface operations {
                 after?: string;
             };
             header?: {
-                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                /** @description ETags of responses that the client has stored, or `*`; if one is current, the response is 304 */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -892,6 +934,20 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["InvalidRequest"];
+                };
+            };
+            /** @description The precondition in If-Match or If-None-Match is not met */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
                 };
             };
             /** @description The service failed */
@@ -1028,6 +1084,20 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The precondition in If-Match or If-None-Match is not met */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The request body is too large */
             413: {
                 headers: {
@@ -1106,7 +1176,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETags of responses that the client has stored; if one is current, the response is 304 */
+                /** @description ETags of responses that the client has stored, or `*`; if one is current, the response is 304 */
                 "If-None-Match"?: string;
             };
             path: {
@@ -1181,6 +1251,20 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The precondition in If-Match or If-None-Match is not met */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The service failed */
             500: {
                 headers: {
@@ -1231,7 +1315,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the record to delete, or `*`; if the record has another one, the response is 412 */
+                /** @description The ETag of the record, or `*`; if the record has another one, the response is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -1301,7 +1385,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The record does not have the ETag in If-Match */
+            /** @description The precondition in If-Match or If-None-Match is not met */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -1309,7 +1393,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "The record does not have the ETag in If-Match"
+                     *       "detail": "The precondition in If-Match or If-None-Match is not met"
                      *     }
                      */
                     "application/json": components["schemas"]["ErrorBody"];

@@ -56,7 +56,7 @@ const maxRetryAfter = 60
 
 /** Creates a client of the service with a base URL such as `http://127.0.0.1:3000/api`. */
 export function createClient (baseUrl: string, { token, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
-  const base = baseUrl.replace(/\/+$/, '')
+  const base = baseUrl.endsWith('/') ? baseUrl.slice(0, -1) : baseUrl
   return {
     items: collection<Item>('items'),
     users: {

@@ -4,9 +4,9 @@ import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { checkOptions, metadata } from '../plugins/http/plugin.js'
 
-/** The newest response of a connection, and the one whose request is in progress. */
+/** The newest response of a connection, and the one before it. */
 export const newestResponse = Symbol('newest response')
-export const currentResponse = Symbol('current response')
+export const previousResponse = Symbol('previous response')
 
 /** Whether a request of a connection was rejected, so that no later one is handled. */
 export const isRefused = Symbol('is refused')
@@ -14,7 +14,7 @@ export const isRefused = Symbol('is refused')
 /** A connection of our server. (A `WeakMap` instead of properties would cost 3 % of the requests per second.) */
 export interface Connection extends Socket {
   [newestResponse]?: ServerResponse
-  [currentResponse]?: ServerResponse
+  [previousResponse]?: ServerResponse | undefined
   [isRefused]?: boolean
 }
 

@@ -1,9 +1,9 @@
 import { AsyncResource } from 'node:async_hooks'
-import http, { type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
+import http, { METHODS, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import https from 'node:https'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
-import { details, type ErrorBody } from '../schemas/errors.js'
-import { currentResponse, isRefused, newestResponse, type Connection } from './connections.js'
+import { details } from '../schemas/errors.js'
+import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
 import { listenOnLocalhost } from './localhost.js'
 import { clientErrorHandler, frameworkErrors, invalidRequest, malformedHttp, ProtocolError } from './protocol-errors.js'
 
@@ -33,16 +33,18 @@ function serverFactory (listener: RequestListener, options: Options) {
     connection.once('close', () => { open-- })
   })
   server.on('checkContinue', checked(handleExpectant))
-  server.on('checkExpectation', request => refuse(request, 417, { detail: details[417] }))
-  server.on('connect', request => refuse(request, 405, { detail: details[405] }))
+  server.on('checkExpectation', request => refuse(request, new ProtocolError(417, { detail: details[417] })))
+  server.on('connect', request => refuse(request, new ProtocolError(405, { detail: details[405] }, ['allow: '])))
   listenOnLocalhost(server)
   return server
 
   function checked (handle: RequestListener): RequestListener {
     return function serve (request, response) {
-      const fault = faultOf(request)
-      if (fault === undefined) handle(request, response)
-      else refuse(request, 400, fault)
+      const problem = problemWith(request)
+      if (problem) return refuse(request, problem)
+      // Node does not parse what follows a request with `Upgrade`, even if the server does not upgrade.
+      if (request.headers.upgrade !== undefined) response.setHeader('connection', 'close')
+      handle(request, response)
     }
   }
 
@@ -59,18 +61,21 @@ function serverFactory (listener: RequestListener, options: Options) {
   }
 
   /** Rejects a request in the same way as one that Node cannot parse. */
-  function refuse (request: IncomingMessage, status: number, body: ErrorBody) {
+  function refuse (request: IncomingMessage, problem: ProtocolError) {
     request.resume() // some clients read the response only after they have sent the whole body
-    server.emit('clientError', new ProtocolError(status, body), request.socket)
+    server.emit('clientError', problem, request.socket)
   }
 }
 
 type Options = FastifyHttpOptions<Server> & Partial<FastifyHttpsOptions<https.Server>> & { http2?: boolean }
 
-/** Checks the HTTP version and the `Host` header, which Node does not check completely. */
-function faultOf ({ httpVersion, headers, rawHeaders }: IncomingMessage) {
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return invalidRequest('request', malformedHttp)
-  const { host } = headers
+const methods = new Set(METHODS)
+
+/** Checks what Node's parser does not check: methods of other protocols, the HTTP version, transfer codings and `Host`. */
+function problemWith ({ method = '', httpVersion, headers, rawHeaders }: IncomingMessage) {
+  if (!methods.has(method) || (httpVersion !== '1.1' && httpVersion !== '1.0')) return invalidRequest('request', malformedHttp)
+  const { host, 'transfer-encoding': coding = 'chunked' } = headers
+  if (coding.toLowerCase() !== 'chunked') return new ProtocolError(501, { detail: details[501] })
   if (host === undefined) return httpVersion === '1.1' ? invalidRequest('headers', 'is required', '/host') : undefined
   if (!validHost.test(host)) return invalidRequest('headers', 'must be a host name and an optional port', '/host')
   let hosts = 0
@@ -82,20 +87,18 @@ function faultOf ({ httpVersion, headers, rawHeaders }: IncomingMessage) {
 function inOrder (handle: RequestListener): RequestListener {
   return function handleInOrder (request, response) {
     const connection: Connection = request.socket
-    if (connection[isRefused]) return
     const previous = connection[newestResponse]
+    if (connection[isRefused] || previous?.shouldKeepAlive === false) return
     connection[newestResponse] = response
-    if (previous === undefined || previous.writableFinished) {
-      connection[currentResponse] = response
-      return handle(request, response)
-    }
+    connection[previousResponse] = previous
+    if (previous === undefined || previous.writableFinished) return handle(request, response)
     connection.pause()
     const resource = new AsyncResource('HttpRequest') // `AsyncResource.bind` is slow in Node 20
-    previous.once('close', () => resource.runInAsyncScope(handleNext))
+    // Other connections get their turn in between.
+    previous.once('close', () => setImmediate(() => resource.runInAsyncScope(handleNext)))
 
     function handleNext () {
       if (!connection.writable) return // the connection is closed or about to be closed
-      connection[currentResponse] = response
       if (connection[newestResponse] === response) connection.resume()
       else connection.pause() // Node resumes it with each response
       handle(request, response)

@@ -5,7 +5,7 @@ import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
 import { genReqId } from '../plugins/http/request-id.js'
 import { jsonType, noCache } from '../plugins/http/responses.js'
 import { details, type ErrorBody, type Fault } from '../schemas/errors.js'
-import { currentResponse, isRefused, newestResponse, type Connection } from './connections.js'
+import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
 
 /** Errors of Node's parser with a status other than 400. */
 const statuses: Record<string, 408 | 413 | 431> = {
@@ -22,12 +22,12 @@ export function frameworkErrors (error: Error & { statusCode?: number }, request
   const tooLong = error.statusCode === 414
   const status = tooLong ? 414 : 400
   request.log.info({ req: request, res: { statusCode: status }, err: error }, 'request rejected')
-  return sendError(request, reply, status, tooLong ? { detail: details[414] } : invalidRequest('path', 'must be a valid URL'))
+  return sendError(request, reply, status, tooLong ? { detail: details[414] } : invalidRequest('path', 'must be a valid URL').body)
 }
 
 /** A request that is rejected before Fastify sees it, with its response. */
 export class ProtocolError extends Error {
-  constructor (readonly status: number, readonly body: ErrorBody) {
+  constructor (readonly status: number, readonly body: ErrorBody, readonly headers: string[] = []) {
     super(body.detail)
   }
 }
@@ -37,36 +37,36 @@ export class ProtocolError extends Error {
  * and closes the connection.
  */
 export function clientErrorHandler (this: FastifyInstance, error: ConnectionError | ProtocolError, socket: Connection) {
-  if (socket.destroyed || socket[isRefused]) return // the connection is closed or about to be closed
+  const last = socket[newestResponse]
+  const isEnding = last?.req.complete && !last.shouldKeepAlive // what follows the last request is ignored
+  if (socket.destroyed || socket[isRefused] || isEnding) return
   socket[isRefused] = true
-  const { status, body } = error instanceof ProtocolError ? error : parserError(error)
+  const { status, body, headers } = error instanceof ProtocolError ? error : parserError(error)
   const reqId = genReqId({ headers: {} })
   this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request rejected')
-  answer()
+  const malformed = last?.req.complete ? undefined : last
+  const before = malformed ? socket[previousResponse] : last
+  if (before && !before.writableFinished) before.once('close', answer)
+  else answer()
 
   function answer () {
-    const newest = socket[newestResponse]
-    const current = socket[currentResponse]
-    const malformed = newest?.req.complete ? undefined : newest
-    const pending = malformed ? current : newest
-    if (pending && pending !== malformed && !pending.writableFinished) pending.once('close', answer)
-    else if (malformed?.headersSent) socket.destroySoon() // it was answered before the malformed part arrived
-    else respond(socket, status, body, reqId)
+    if (malformed?.headersSent) socket.destroySoon() // it was answered before the malformed part arrived
+    else respond(socket, status, body, [...headers, `x-request-id: ${reqId}`])
   }
 }
 
 function parserError ({ code }: ConnectionError) {
   const status = statuses[code]
-  return status ? { status, body: { detail: details[status] } } : { status: 400, body: invalidRequest('request', malformedHttp) }
+  return status ? new ProtocolError(status, { detail: details[status] }) : invalidRequest('request', malformedHttp)
 }
 
-/** The body of a 400 for a request that does not reach a route. */
+/** A 400 for a request that does not reach a route. */
 export function invalidRequest (part: Fault['in'], message: string, path = '') {
-  return errorBody(invalid(part, [{ path, message }]), 400)
+  return new ProtocolError(400, errorBody(invalid(part, [{ path, message }]), 400))
 }
 
 /** Writes a response directly to the connection and closes it. */
-function respond (socket: Duplex, status: number, body: ErrorBody, reqId: string) {
+function respond (socket: Duplex, status: number, body: ErrorBody, headers: string[]) {
   if (!socket.writable) return socket.destroy()
   const json = JSON.stringify(body)
   socket.end([
@@ -74,7 +74,7 @@ function respond (socket: Duplex, status: number, body: ErrorBody, reqId: string
     `content-type: ${jsonType}`,
     `content-length: ${Buffer.byteLength(json)}`,
     `cache-control: ${noCache}`,
-    `x-request-id: ${reqId}`,
+    ...headers,
     `date: ${new Date().toUTCString()}`,
     'connection: close',
     '',

@@ -239,6 +239,7 @@ onEveryEngine((t, address, engine) => {
     const response = await remove()
     t.equal(response.statusCode, 204)
     t.equal(response.body, '')
+    t.equal(response.headers['content-type'], undefined)
     t.same((await app.inject('/api/users')).json(), [twin])
     t.equal((await remove()).statusCode, 204)
     t.same((await app.inject('/api/users')).json(), [])

@@ -3,7 +3,7 @@ import type { SwaggerTransformObject } from '@fastify/swagger'
 import fp from 'fastify-plugin'
 import { nameOf } from '../../schemas/component.js'
 import { compress } from '../http/compression.js'
-import { etagOf, isStored, sendNotModified } from '../http/etags.js'
+import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { checkOptions, metadata } from '../http/plugin.js'
 import { setHeaders } from '../http/responses.js'
 import { addExamples, type Operation, type Schemas } from './examples.js'
@@ -20,6 +20,9 @@ const info = {
   license: { name: 'MIT', identifier: 'MIT' }
 }
 
+/** The document is kept for so many addresses of the service. */
+const maxServers = 20
+
 /**
  * Serves the OpenAPI document of the routes that are registered after it at `/openapi.json`, Swagger UI at `/docs` and
  * Redoc at `/redoc`. All links are relative, so that they work behind a proxy that strips a path prefix.
@@ -30,6 +33,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
   // The relative path from the document to the base of the paths in it.
   const up = posix.relative(posix.dirname(app.prefix + document), '/') || '.'
   const server = { url: up, description: 'This service' }
+  const documents = new Map<string | undefined, { body: Buffer, etag: string }>()
 
   app.register(import('@fastify/swagger'), {
     openapi: {
@@ -53,14 +57,24 @@ export default fp<DocsOptions>(async function docs (app, options) {
 
   app.get(document, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
     const { protocol, host, query } = request
-    const generated = app.swagger()
     // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
     const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
-    const json = JSON.stringify(isAsConfigured ? generated : { ...generated, servers: [{ ...server, url: `${protocol}://${host}` }] })
-    if (isStored(request, reply, etagOf(json))) return sendNotModified(request, reply)
+    const { body, etag } = documentAt(isAsConfigured ? undefined : `${protocol}://${host}`)
+    if (isNotModified(request, reply, etag)) return sendNotModified(request, reply)
     setHeaders(request, reply)
-    return json
+    return body
   })
+
+  /** The document as it is sent, with this server. It is built and compressed once. */
+  function documentAt (url?: string) {
+    const known = documents.get(url)
+    if (known) return known
+    if (documents.size === maxServers) documents.clear()
+    const body = Buffer.from(JSON.stringify(url === undefined ? app.swagger() : { ...app.swagger(), servers: [{ ...server, url }] }))
+    const built = { body, etag: `W/${etagOf(body)}` }
+    documents.set(url, built)
+    return built
+  }
 
   app.register(pages, { title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })
 

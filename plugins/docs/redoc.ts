@@ -1,6 +1,6 @@
 import { posix } from 'node:path'
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
-import staticFiles from './static-files.js'
+import assets from './assets.js'
 
 /** Options of a documentation page. */
 export interface PageOptions {
@@ -67,6 +67,7 @@ fetch(url).then(response => response.json()).then(api => {
 
 /** Serves the page and the files of Redoc. */
 const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { prefix, title, contentSecurityPolicy, document, files }) {
+  app.register(assets)
   app.addHook('onSend', async function protect (_request, reply) {
     reply.header('content-security-policy', contentSecurityPolicy)
   })
@@ -78,7 +79,6 @@ const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { pre
     return script
   })
 
-  app.register(staticFiles)
   // With a wildcard, it would compare the path with the prefix, even if the app ignores upper and lower case.
   app.register(import('@fastify/static'), { root: files, wildcard: false, decorateReply: false })
 

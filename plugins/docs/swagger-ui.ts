@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join, posix } from 'node:path'
 import type { FastifyPluginAsync } from 'fastify'
+import assets from './assets.js'
 import type { PageOptions } from './redoc.js'
-import staticFiles from './static-files.js'
 
 /** What the page of @fastify/swagger-ui lacks: a viewport and one column less for phones, and a dark background in dark mode. */
 const head = `<meta name="viewport" content="width=device-width, initial-scale=1">
@@ -24,12 +24,10 @@ interface SwaggerUiOptions extends PageOptions {
 /** Serves Swagger UI. */
 const swaggerUiPage: FastifyPluginAsync<SwaggerUiOptions> = async function swaggerUiPage (app, options) {
   const { path, title, contentSecurityPolicy, document, files } = options
-  app.register(staticFiles)
-
   app.addHook('onSend', async function completeHead (_request, reply, body) {
     return String(reply.getHeader('content-type')).startsWith('text/html') ? String(body).replace('</head>', `${head}</head>`) : body
   })
-
+  app.register(assets)
   app.register(import('@fastify/swagger-ui'), {
     ...files && { baseDir: files, logo: { type: 'image/svg+xml', content: await readFile(join(files, 'logo.svg')) } },
     routePrefix: path,

@@ -3,7 +3,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
-import { unauthorized } from '../http/errors.js'
+import { invalid, unauthorized } from '../http/errors.js'
 import { callback, checkOptions, metadata, ownDecorator } from '../http/plugin.js'
 import { StartupError } from '../stores/store.js'
 import type { RateLimiter } from './rate-limit.js'
@@ -56,6 +56,10 @@ export default fp<AuthOptions>(async function auth (app, options) {
     const { authorization } = request.headers
     const limiter = limiterOf(request)
     await limiter?.check(request, reply)
+    if (request.raw.rawHeaders.filter(isAuthorization).length > 1) { // Node would use the first one
+      await limiter?.count(request, reply)
+      throw invalid('headers', [{ path: '/authorization', message: 'must be sent only once' }])
+    }
     const refusal = await new Promise<Error | undefined>(resolve => verify(request, reply, resolve))
     if (refusal === undefined) {
       // Other requests that were checked at the same time may have used up the limit.
@@ -80,6 +84,11 @@ export default fp<AuthOptions>(async function auth (app, options) {
     return { names, verify }
   }
 }, metadata('auth'))
+
+/** Names and values alternate in raw headers. */
+function isAuthorization (name: string, n: number) {
+  return n % 2 === 0 && name.toLowerCase() === 'authorization'
+}
 
 /** The rate limiter of the scope that serves the request, if there is one. */
 function limiterOf ({ server }: FastifyRequest) {

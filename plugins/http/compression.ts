@@ -1,108 +1,59 @@
-import { AsyncResource } from 'node:async_hooks'
-import { pipeline, Readable, type Transform } from 'node:stream'
+import { pipeline, Readable } from 'node:stream'
+import { promisify } from 'node:util'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { codingFor, etagWith, refusesIdentity, type Coding } from './content-coding.js'
-import { LongList } from '../stores/store.js'
+import { negotiate, type Coding } from './content-coding.js'
 
 /** Smaller bodies are not compressed, in bytes. */
 const threshold = 1024
 
-/** A buffer is compressed in pieces, in bytes. The first one is small, so that the response starts early. */
-const firstPiece = 4 * 1024
-const pieceSize = 64 * 1024
+/** Maximum number of streams that are compressed at once. Further streams are sent as they are. */
+const maxStreams = 16
+let streams = 0
 
-/** Compressed bodies by the buffer or the pieces that they were compressed from. */
-const compressedBodies = new WeakMap<object, Map<Coding, () => Buffer | Readable>>()
+/** Compressed bodies by the buffer that they were compressed from. */
+const compressedBodies = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>()
 
-/** An `onSend` hook that compresses the body, which then has its own ETag. Small bodies and errors are sent as they are. */
-export function compress (request: FastifyRequest, reply: FastifyReply, body: unknown, done: (error: null, body: unknown) => void) {
+/** An `onSend` hook that compresses the body. Small bodies and errors are sent as they are. */
+export function compress (request: FastifyRequest, reply: FastifyReply, body: unknown, done: (error: Error | null, body?: unknown) => void) {
   const { statusCode } = reply
   if (statusCode === 200 || statusCode === 304) addVary(reply, 'accept-encoding')
-  const coding = statusCode === 200 ? codingFor(request) : undefined
-  if (coding === undefined || (isSmall(body) && !refusesIdentity(request)) || reply.hasHeader('content-encoding')) return done(null, whole(body))
-  reply.header('content-encoding', coding.name)
-  if (reply.hasHeader('content-length')) reply.removeHeader('content-length')
-  const etag = reply.getHeader('etag')
-  if (typeof etag === 'string') reply.header('etag', etagWith(etag, coding))
-  done(null, request.method === 'HEAD' ? Readable.from([]) : compressed(body, coding))
+  const accepted = request.headers['accept-encoding']
+  if (statusCode !== 200 || !accepted || reply.hasHeader('content-encoding')) return done(null, body)
+  const { coding, isRequired } = negotiate(String(accepted))
+  if (coding === undefined) done(null, body)
+  else if (body instanceof Readable) done(null, compressedStream(request, reply, body, coding))
+  else if (isText(body) && (isRequired || Buffer.byteLength(body) >= threshold)) {
+    setCoding(reply, coding)
+    compressOnce(body, coding).then(compressed => done(null, compressed), done)
+  } else done(null, body)
 }
 
-/** Joins a list that is not compressed, unless it is too long: a buffer is sent faster than a stream. */
-function whole (body: unknown) {
-  return body instanceof LongList ? body.whole() ?? body : body
+function isText (body: unknown): body is string | Buffer {
+  return typeof body === 'string' || body instanceof Buffer
 }
 
-/** Returns whether a body is not worth compressing. */
-function isSmall (body: unknown) {
-  const isText = typeof body === 'string' || body instanceof Buffer
-  return isText ? Buffer.byteLength(body) < threshold : !(body instanceof Readable)
+function setCoding (reply: FastifyReply, { name }: Coding) {
+  reply.header('content-encoding', name)
+  reply.removeHeader('content-length')
 }
 
-/** Compresses a body. A list that has not changed since it was compressed is not compressed again. */
-function compressed (body: unknown, coding: Coding) {
-  if (body instanceof LongList) return compressedOnce(body.pieces, body.pieces.buffers, coding)
-  if (body instanceof Buffer) return compressedOnce(body, piecesOf(body), coding)
-  return pipeline(body instanceof Readable ? body : Readable.from([body]), coding.create(coding.options), () => {})
+/** Compresses a body. A buffer that was compressed before is not compressed again. */
+function compressOnce (body: string | Buffer, coding: Coding) {
+  const { compress, options } = coding
+  const key = Buffer.isBuffer(body) ? body : Buffer.from(body)
+  const byCoding = compressedBodies.get(key) ?? new Map<Coding, Promise<Buffer>>()
+  const compressed = byCoding.get(coding) ?? promisify(compress)(key, options)
+  compressedBodies.set(key, byCoding.set(coding, compressed))
+  return compressed
 }
 
-function compressedOnce (key: object, pieces: Iterable<Buffer>, coding: Coding) {
-  const byCoding = compressedBodies.get(key)
-  const read = byCoding?.get(coding) ?? shared(pieces[Symbol.iterator](), coding.create(coding.options))
-  if (byCoding === undefined) compressedBodies.set(key, new Map([[coding, read]]))
-  else byCoding.set(coding, read)
-  return read()
-}
-
-function * piecesOf (buffer: Buffer) {
-  for (let start = 0, end = firstPiece; start < buffer.length; start = end, end += pieceSize) yield buffer.subarray(start, end)
-}
-
-/**
- * Compresses pieces, and returns a function that any number of readers can call for the result. A piece is compressed when
- * the fastest reader needs it; after the last one, the result is a buffer.
- */
-function shared (pieces: Iterator<Buffer>, compressor: Transform) {
-  const chunks: Buffer[] = []
-  const waiting = new Set<() => void>()
-  let whole: Buffer | undefined
-  let isCompressing = false
-  compressor.on('data', chunk => { chunks.push(chunk) })
-  compressor.on('end', () => {
-    whole = Buffer.concat(chunks)
-    wake()
-  })
-  compressNext() // while Fastify prepares the response
-  return () => whole ?? reader()
-
-  function reader () {
-    let next = 0
-    // It continues in the async context of its own request, whichever request has compressed the piece.
-    const context = new AsyncResource('CompressedBody')
-    return new Readable({
-      read () {
-        if (next < chunks.length || whole) this.push(chunks[next++] ?? null)
-        else {
-          waiting.add(() => { if (!this.destroyed) context.runInAsyncScope(this._read, this, 0) })
-          compressNext()
-        }
-      }
-    })
-  }
-
-  function compressNext () {
-    if (isCompressing) return
-    isCompressing = true
-    const { value, done } = pieces.next()
-    if (done) compressor.end()
-    else compressor.write(value, wake)
-  }
-
-  function wake () {
-    isCompressing = false
-    const readers = [...waiting]
-    waiting.clear()
-    for (const read of readers) read()
-  }
+/** Compresses a stream while it is sent. If the client disconnects, both streams are closed. */
+function compressedStream ({ method }: FastifyRequest, reply: FastifyReply, body: Readable, coding: Coding) {
+  if (streams === maxStreams) return body
+  setCoding(reply, coding)
+  if (method === 'HEAD') return Readable.from([])
+  streams++
+  return pipeline(body, coding.createStream({ ...coding.options, flush: coding.flush }), () => { streams-- })
 }
 
 /** Adds a header name to `Vary`, which may be set already. */

@@ -1,5 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { checkPreconditions, hasPreconditions, listEtag } from './etags.js'
 import { recordUrl } from './paths.js'
 import { setHeaders } from './responses.js'
 import { hasId, type HasId, type NewRecord, type Store } from '../stores/store.js'
@@ -23,6 +24,8 @@ export const idSources = {
 export async function create<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, record: NewRecord<T>, key?: string
 ) {
+  // A POST changes the list, so its preconditions are about the list.
+  if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
   const json = await store.append(record, key)
   const { id }: HasId = hasId(record) ? record : JSON.parse(json)
   setHeaders(request, reply)

@@ -44,12 +44,16 @@ function stackless (code: string, message: string, status: number) {
 const CrossOriginError = stackless('ERR_CROSS_ORIGIN', details[403], 403)
 const InvalidRequestError = stackless('ERR_INVALID_REQUEST', '%s', 400)
 const NotFoundError = stackless('ERR_NOT_FOUND', details[404], 404)
+const PreconditionFailedError = stackless('ERR_PRECONDITION_FAILED', details[412], 412)
 const TooManyRequestsError = stackless('ERR_TOO_MANY_REQUESTS', details[429], 429)
 const UnauthorizedError = stackless('ERR_UNAUTHORIZED', '%s', 401)
 const UnavailableError = stackless('ERR_UNAVAILABLE', '%s', 503)
 
 /** A 404 for a record. */
 export const notFound = (): Error => new NotFoundError()
+
+/** A 412. */
+export const preconditionFailed = (): Error => new PreconditionFailedError()
 
 /** A 429. */
 export const tooManyRequests = (): Error => new TooManyRequestsError()

@@ -1,50 +1,84 @@
+import { hash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { codingFor, etagWith } from './content-coding.js'
-import { notFound } from './errors.js'
+import { notFound, preconditionFailed } from './errors.js'
 import { cacheHeaders, setHeaders } from './responses.js'
 import type { MaybePromise } from '../stores/store.js'
 
 /** The headers of a GET. */
 export const ReadingHeaders = Type.Object({
   'If-None-Match': Type.Optional(Type.String({
-    description: 'ETags of responses that the client has stored; if one is current, the response is 304',
-    examples: ['"3735928559-195948557"']
+    description: 'ETags of responses that the client has stored, or `*`; if one is current, the response is 304',
+    examples: ['"9Bz1VZ0gBbtdyJkuKn1hWQ"']
   }))
 })
 
-/** The headers of a DELETE. */
-export const DeletionHeaders = Type.Unsafe<{ 'if-match'?: string }>(Type.Object({
+/** The headers of a request that changes a record. */
+export const ChangeHeaders = Type.Object({
   'If-Match': Type.Optional(Type.String({
-    description: 'The ETag of the record to delete, or `*`; if the record has another one, the response is 412',
+    description: 'The ETag of the record, or `*`; if the record has another one, the response is 412',
     examples: ['*']
   }))
-}))
+})
 
-/** The ETag of a text: two hashes of 32 bits. (SHA-1 would cost 6 % of the requests per second.) */
-export function etagOf (text: string) {
-  let one = 0x811c9dc5
-  let two = text.length
-  for (let n = 0; n < text.length; n++) {
-    const code = text.charCodeAt(n)
-    one = Math.imul(one ^ code, 0x01000193) // FNV-1a
-    two = Math.imul(two ^ code, 0x85ebca6b)
-    two ^= two >>> 15
-  }
-  return `"${one >>> 0}-${two >>> 0}"`
+/** The strong ETag of a body: 132 bits of its SHA-256 digest. */
+export function etagOf (body: string | Buffer) {
+  return `"${hash('sha256', body, 'base64url').slice(0, 22)}"`
 }
 
-/** Returns a function that tells whether a record has an ETag in an `If-Match` header, if there is one. */
-export function expectedBy (header?: string) {
-  return header === undefined ? undefined : (record: string) => includes(header, etagOf(record))
+/** The ETag of a list and its pages. It is weak, because a list can be compressed. */
+export function listEtag (version?: string) {
+  return version === undefined ? undefined : `W/"${version}"`
 }
 
-function includes (header: string, etag: string) {
-  return header.split(',').some(given => given.trim() === etag || given.trim() === '*')
+/** Returns a function that tells a store whether a record meets the preconditions of a request, if there are any. */
+export function isExpectedBy (request: FastifyRequest) {
+  return hasPreconditions(request) ? (record: string) => evaluate(request, etagOf(record)) === 'proceed' : undefined
 }
 
-/** Sends a record, a 304 if the client has stored it, or a 404. */
+export function hasPreconditions ({ headers }: FastifyRequest) {
+  return headers['if-match'] !== undefined || headers['if-none-match'] !== undefined
+}
+
+/** Throws a 412 if a request does not meet its preconditions. Returns whether the client has the current version already. */
+export function checkPreconditions (request: FastifyRequest, etag?: string) {
+  const outcome = evaluate(request, etag)
+  if (outcome === 'fail') throw preconditionFailed()
+  return outcome === 'not modified'
+}
+
+/** Does the same for a response with this ETag, and sets the ETag. */
+export function isNotModified (request: FastifyRequest, reply: FastifyReply, etag?: string) {
+  if (etag !== undefined) reply.header('etag', etag)
+  return checkPreconditions(request, etag)
+}
+
+/** The order of RFC 9110, section 13.2.2. There are no modification dates, so the headers with dates are ignored. */
+function evaluate ({ method, headers }: FastifyRequest, etag?: string) {
+  const { 'if-match': match, 'if-none-match': noneMatch } = headers
+  if (match !== undefined && !includes(match, etag, isStrongTag)) return 'fail'
+  if (noneMatch === undefined || !includes(noneMatch, etag, () => true)) return 'proceed'
+  return method === 'GET' || method === 'HEAD' ? 'not modified' : 'fail'
+}
+
+/** Returns whether a list of ETags is `*` or has this one. Quoted commas and stars belong to a tag. */
+function includes (list: string, etag = '', isComparable: (tag: string) => boolean) {
+  if (list.trim() === '*') return true
+  if (!isComparable(etag) || !list.includes(opaque(etag))) return false
+  return Array.from(list.matchAll(/(?:W\/)?"[^"]*"/g), ([tag]) => tag).some(tag => isComparable(tag) && opaque(tag) === opaque(etag))
+}
+
+function isStrongTag (tag: string) {
+  return tag.startsWith('"')
+}
+
+/** The tag without the mark of a weak one. */
+function opaque (tag: string) {
+  return tag.replace(/^W\//, '')
+}
+
+/** Sends a record, a 304 if the client has it already, or a 404. */
 export function sendRecord (request: FastifyRequest, reply: FastifyReply, found: MaybePromise<string | undefined>) {
   if (found instanceof Promise) return found.then(record => sendFound(request, reply, record))
   return sendFound(request, reply, found)
@@ -52,23 +86,9 @@ export function sendRecord (request: FastifyRequest, reply: FastifyReply, found:
 
 function sendFound (request: FastifyRequest, reply: FastifyReply, record?: string) {
   if (record === undefined) throw notFound()
-  if (isStored(request, reply, etagOf(record))) return sendNotModified(request, reply)
+  if (isNotModified(request, reply, etagOf(record))) return sendNotModified(request, reply)
   setHeaders(request, reply)
   return record
-}
-
-/** Sets the ETag of a response, and returns whether the client has stored this response. It may be compressed there. */
-export function isStored (request: FastifyRequest, reply: FastifyReply, etag: string) {
-  const stored = request.headers['if-none-match']
-  const current = stored === undefined ? undefined : etagsFor(request, etag).find(etag => includes(stored.replaceAll('W/', ''), etag))
-  reply.header('etag', current ?? etag)
-  return current !== undefined
-}
-
-/** The ETags that a response can have: without compression, and with it. */
-function etagsFor (request: FastifyRequest, etag: string) {
-  const coding = codingFor(request)
-  return coding ? [etag, etagWith(etag, coding)] : [etag]
 }
 
 /** Sends a 304. */

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/pagination.js'
 import { invalid } from './errors.js'
-import { isStored, sendNotModified } from './etags.js'
+import { isNotModified, listEtag, sendNotModified } from './etags.js'
 import { queryOf, urlWithQuery } from './paths.js'
 import { setHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
@@ -22,7 +22,7 @@ export function sendList<T extends HasId> (
 function sendVersion<T extends HasId> (
   request: FastifyRequest, reply: FastifyReply, store: Store<T>, version: string | undefined, position: number, limit?: number
 ) {
-  if (version !== undefined && isStored(request, reply, `"${version}"`)) return sendNotModified(request, reply)
+  if (isNotModified(request, reply, listEtag(version))) return sendNotModified(request, reply)
   setHeaders(request, reply)
   return bodyFor(request, limit === undefined ? store.list() : readPage(request, reply, store, position, limit))
 }

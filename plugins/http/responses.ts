@@ -66,7 +66,7 @@ export const failures = {
   403: ref(ErrorBody, { description: 'A browser sent the request from a page of another origin' }),
   404: ref(ErrorBody, { description: 'No record has this id' }),
   409: ref(ErrorBody, { description: 'A request with this Idempotency-Key is in progress' }),
-  412: ref(ErrorBody, { description: 'The record does not have the ETag in If-Match' }),
+  412: ref(ErrorBody, { description: 'The precondition in If-Match or If-None-Match is not met' }),
   413: ref(ErrorBody, { description: 'The request body is too large' }),
   422: ref(ErrorBody, { description: 'The Idempotency-Key was already used with a different request body' }),
   429: ref(ErrorBody, {

@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { encoderOf } from './encode.js'
 import { digestOf, previousId, memoryKeys } from './idempotency.js'
-import { largeMap } from './large-map.js'
 import { segmentedJson } from './segments.js'
 import { hasId, maxCountedId, nextId, RecordChangedError, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
@@ -11,9 +10,9 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   const records = segmentedJson()
   const keys = memoryKeys()
   // Positions of records: the first record with an id, the next record with the same id, and the last one.
-  const firstById = largeMap()
-  const nextAfter = largeMap()
-  const lastById = largeMap()
+  const firstById = new Map<number, number>()
+  const nextAfter = new Map<number, number>()
+  const lastById = new Map<number, number>()
   let lastId = 0
   let size = 0
   let changes = 0

@@ -470,7 +470,7 @@ async function rejectReadOnly (client: pg.ClientBase) {
 
 /** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. */
 function checkUrl (url: string) {
-  if (/^\w+:\/\/([^/?#]*@)?[^/?#]*,/.test(url)) throw new StartupError('DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
+  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
   if (!URL.canParse(url)) throw new StartupError('DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
 }
 

@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { TObject } from '@sinclair/typebox'
 
 /** A record with an id, which need not be unique. */
@@ -43,40 +43,6 @@ export const storeMethods = ['append', 'first', 'list', 'page', 'removeFirst', '
 
 /** A JSON array of records. */
 export type List = string | Buffer | Readable
-
-/** The pieces of a long list in memory. */
-export interface Pieces {
-  buffers: Buffer[]
-  /** The pieces in one buffer, when it is needed. */
-  whole?: Buffer
-}
-
-/** The largest list that is sent in one buffer, in bytes. */
-export const maxWhole = 1024 * 1024
-
-/**
- * A long list in memory, as a stream of its pieces, which are the same until the list changes. There is one piece per turn of
- * the event loop, so that a client that reads fast does not block the others.
- */
-export class LongList extends Readable {
-  #next = 0
-
-  constructor (readonly pieces: Pieces) {
-    super()
-  }
-
-  override _read () {
-    setImmediate(() => this.push(this.pieces.buffers[this.#next++] ?? null))
-  }
-
-  /** The list in one buffer, unless it is too long. */
-  whole (): Buffer | undefined {
-    const { buffers } = this.pieces
-    const size = buffers.reduce((sum, { length }) => sum + length, 0)
-    if (size <= maxWhole) this.pieces.whole ??= Buffer.concat(buffers, size)
-    return this.pieces.whole
-  }
-}
 
 /** A page of a collection. */
 export interface Page {

@@ -215,6 +215,7 @@ test('the workflow runs the test command of the README on all supported versions
   const command = examplesIn('README.md').find(({ section, code }) => section === 'Quick start' && code.endsWith('npm test'))?.code
   t.ok(steps(test).includes(String(command)), String(command))
   t.ok(steps(image).includes('scripts/check-image'))
+  for (const { uses } of [test, image].flatMap(job => job?.steps ?? [])) if (uses) t.match(uses, /^[\w/-]+@[\da-f]{40}$/, 'a hash pins the action')
   const versions = test?.strategy?.matrix.node ?? []
   t.match(read('README.md'), `tested with ${versions.slice(0, -1).join(', ')} and ${versions.at(-1)}`)
   t.match(read('scripts/test-nodes.js'), `[${versions.map(version => `'${version}'`).join(', ')}]`)

@@ -1,3 +1,4 @@
+import { createHook } from 'node:async_hooks'
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
@@ -20,12 +21,12 @@ import { build, everything, followed } from '../support/helper.js'
 const operations = {
   'GET /livez': ['isLive', '200 400 500 503 default'],
   'GET /readyz': ['isReady', '200 400 500 503 default'],
-  'GET /api/items': ['listItems', '200 304 400 500 503 default'],
-  'POST /api/items': ['createItem', '201 400 403 409 413 422 500 503 default'],
-  'GET /api/items/{item_id}': ['getItem', '200 304 400 404 500 503 default'],
-  'GET /api/users': ['listUsers', '200 304 400 500 503 default'],
-  'POST /api/users': ['createUser', '201 400 403 409 413 422 500 503 default'],
-  'GET /api/users/{id}': ['getUser', '200 304 400 404 500 503 default'],
+  'GET /api/items': ['listItems', '200 304 400 412 500 503 default'],
+  'POST /api/items': ['createItem', '201 400 403 409 412 413 422 500 503 default'],
+  'GET /api/items/{item_id}': ['getItem', '200 304 400 404 412 500 503 default'],
+  'GET /api/users': ['listUsers', '200 304 400 412 500 503 default'],
+  'POST /api/users': ['createUser', '201 400 403 409 412 413 422 500 503 default'],
+  'GET /api/users/{id}': ['getUser', '200 304 400 404 412 500 503 default'],
   'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 412 413 500 503 default']
 }
 
@@ -97,12 +98,51 @@ test('the scripts and style sheets of the pages are compressed, and browsers cac
         t.equal((await app.inject({ url, headers: { 'accept-encoding': coding, 'if-none-match': compressed.headers.etag } })).statusCode, 304)
       }
     }
-    const head = await app.inject({ method: 'HEAD', url, headers: { 'accept-encoding': 'gzip' } })
-    t.match(head.headers, { 'content-encoding': 'gzip', 'content-length': undefined })
-    t.match(plain.headers, { vary: 'accept-encoding', 'cache-control': 'public, max-age=3600' })
-    t.equal((await app.inject({ url, headers: { 'if-none-match': plain.headers.etag } })).statusCode, 304)
   }
-  t.match((await app.inject({ url: '/docs/static/logo.svg', headers: { 'accept-encoding': 'gzip' } })).headers, { 'cache-control': 'public, max-age=3600', 'content-encoding': undefined })
+})
+
+test('every page, file and document is sent in every coding, and HEAD and 304 have the headers of GET', async t => {
+  for (const headers of [{}, { 'if-modified-since': new Date().toUTCString() }, { range: 'bytes=0-9' }]) {
+    const app = build(t)
+    for (const url of ['/docs', '/docs/', '/docs/json', '/docs/yaml', '/docs/static/index.css', '/docs/static/favicon-16x16.png', '/docs/static/logo.svg',
+      '/docs/static/swagger-initializer.js', '/redoc', '/redoc/init.js', '/openapi.json', '/api/items']) {
+      const head = await app.inject({ method: 'HEAD', url, headers })
+      const plain = await app.inject({ url, headers })
+      t.equal(plain.statusCode, 200, url)
+      t.match(plain.headers, { vary: 'accept-encoding', 'accept-ranges': undefined, 'last-modified': undefined })
+      t.same({ ...head.headers, date: '' }, { ...plain.headers, date: '' }, `HEAD ${url}`)
+      for (const [coding, decode] of Object.entries({ gzip: gunzipSync, br: brotliDecompressSync })) {
+        for (const accepted of [coding, `${coding}, identity;q=0`]) {
+          const compressed = await app.inject({ url, headers: { ...headers, 'accept-encoding': accepted } })
+          const isCompressed = compressed.headers['content-encoding'] === coding
+          t.ok(isCompressed || (accepted === coding && plain.rawPayload.length < 1024), `${url} ${accepted}`)
+          t.ok((isCompressed ? decode(compressed.rawPayload) : compressed.rawPayload).equals(plain.rawPayload), `${url} ${accepted}`)
+          const compressedHead = await app.inject({ method: 'HEAD', url, headers: { ...headers, 'accept-encoding': accepted } })
+          t.same({ ...compressedHead.headers, date: '' }, { ...compressed.headers, date: '' }, `HEAD ${url} ${accepted}`)
+        }
+      }
+      if (String(plain.headers['content-type']).startsWith('text/html')) continue
+      for (const method of ['GET', 'HEAD'] as const) {
+        const { statusCode, headers: { etag, vary, 'cache-control': cacheControl } } = await app.inject({ method, url, headers: { 'if-none-match': plain.headers.etag } })
+        t.same([statusCode, etag, vary, cacheControl], [304, plain.headers.etag, plain.headers.vary, plain.headers['cache-control']], `304 ${url}`)
+      }
+    }
+  }
+})
+
+test('the document is generated and compressed once for each format, coding and address', async t => {
+  let compressions = 0
+  const hook = createHook({ init: (_id, type) => { if (type === 'ZLIB') compressions++ } }).enable()
+  t.teardown(() => hook.disable())
+  const app = build(t)
+  for (const url of ['/openapi.json', '/openapi.json?relative', '/docs/json', '/docs/yaml']) {
+    compressions = 0
+    const bodies: Buffer[] = []
+    for (let n = 0; n < 5; n++) bodies.push((await app.inject({ url, headers: { 'accept-encoding': 'gzip' } })).rawPayload)
+    t.equal(compressions, 1, url)
+    t.ok(bodies.every(body => body.equals(bodies[0] as Buffer)))
+  }
+  for (let n = 0; n < 25; n++) t.equal((await app.inject({ url: '/openapi.json', headers: { host: `host-${n}` } })).json().servers[0].url, `http://host-${n}`)
 })
 
 test('Swagger UI resolves the server URLs of the document, and leaves other responses as they are', async t => {

@@ -3,6 +3,7 @@ import Fastify from 'fastify'
 import { test, type Test } from 'tap'
 import { readConfig } from '../../src/config.js'
 import itemsUsers, { auth } from '../../src/index.js'
+import { listen, request } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import * as helper from '../support/helper.js'
@@ -172,3 +173,13 @@ function host (t: Test, options = {}) {
   t.teardown(() => app.close())
   return app
 }
+
+test('several Authorization headers are answered with 400, whatever they are, and count for the rate limit', async t => {
+  const send = await listen(helper.build(t, { AUTH_TOKENS: 'one,two', RATE_LIMIT_MAX: '4' }))
+  for (const tokens of [['one', 'two'], ['wrong', 'one'], ['one', 'one'], ['one', 'wrong']]) {
+    const { status, body } = await send(request('GET', '/api/items', '', ...tokens.map(token => `Authorization: Bearer ${token}`)))
+    t.equal(status, 400)
+    t.same(JSON.parse(body), helper.invalidBody('headers', ['/authorization', 'must be sent only once']))
+  }
+  t.equal((await send(request('GET', '/api/items', '', 'Authorization: Bearer one'))).status, 429)
+})

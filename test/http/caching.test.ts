@@ -1,10 +1,11 @@
 import { AsyncLocalStorage, createHook } from 'node:async_hooks'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import * as zlib from 'node:zlib'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { etagOf } from '../../plugins/http/etags.js'
 import itemsUsers, { Item, memory, User, type Store } from '../../src/index.js'
 import { listen, open, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
@@ -13,6 +14,7 @@ import { runSql } from '../support/sql.js'
 import { until } from '../support/until.js'
 
 const { collections } = helper
+const unmet = '{"detail":"The precondition in If-Match or If-None-Match is not met"}'
 
 /** The content codings that this version of Node.js supports, in our order of preference. */
 const decoders: Record<string, (bytes: Buffer) => Buffer> = {
@@ -37,22 +39,25 @@ onEveryEngine((t, address, engine) => {
         await app.inject({ method: 'POST', url: path, payload: record })
         for (const url of [`${path}/${initial.id}`, `${path}?limit=1`, path]) {
           const { headers: { etag, vary, 'cache-control': cacheControl } } = await app.inject(url)
-          t.match(etag, /^"[\w-]+"$/)
+          t.match(etag, url.endsWith('/1') ? /^"[\w-]{22}"$/ : /^W\/"[\w-]+"$/)
+          const opaque = String(etag).replace('W/', '')
           for (const method of ['GET', 'HEAD'] as const) {
-            for (const known of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
+            for (const known of [etag, `W/${opaque}`, `"a,b" ,W/"*",${etag}`, '*']) {
               const { statusCode, headers, body } = await app.inject({ method, url, headers: { 'if-none-match': known } })
               t.strictSame({ statusCode, body, etag: headers.etag }, { statusCode: 304, body: '', etag }, `${method} ${url} ${known}`)
               t.match(headers, { 'cache-control': cacheControl, vary, 'content-type': undefined, 'content-length': undefined })
             }
-            for (const known of ['"other"', 'W/"other", "another"', '', String(etag).slice(1, -1)]) {
+            for (const known of ['W/"other", "another"', '']) {
               const { statusCode, headers } = await app.inject({ method, url, headers: { 'if-none-match': known } })
               t.strictSame({ statusCode, etag: headers.etag }, { statusCode: 200, etag }, `${method} ${url} ${known}`)
             }
           }
         }
-        const unknown = await app.inject({ url: `${path}/999`, headers: { 'if-none-match': '*' } })
-        t.equal(unknown.statusCode, 404)
-        t.equal(unknown.headers.etag, undefined)
+        for (const headers of [{ 'if-none-match': '*' }, { 'if-match': '*' }, { 'if-match': '"other"' }]) {
+          const unknown = await app.inject({ url: `${path}/999`, headers })
+          t.equal(unknown.statusCode, 404)
+          t.equal(unknown.headers.etag, undefined)
+        }
       })
 
       t.test('the ETags of pages and lists change with the collection, and those of records with the record', async t => {
@@ -70,6 +75,23 @@ onEveryEngine((t, address, engine) => {
       })
     })
   }
+
+  t.test('preconditions of a POST are about the list', async t => {
+    const app = build(t)
+    const { headers: { etag } } = await app.inject('/api/items')
+    const payload = collections[0]?.record
+    const statusWith = async (headers: Record<string, string>) => {
+      const response = await app.inject({ method: 'POST', url: '/api/items', payload, headers })
+      t.equal(response.headers.etag, undefined)
+      return response.statusCode
+    }
+    t.equal(await statusWith({ 'if-match': String(etag) }), 412, 'the ETag of a list is weak')
+    t.equal(await statusWith({ 'if-none-match': String(etag) }), 412)
+    t.equal(await statusWith({ 'if-none-match': '*' }), 412)
+    t.equal((await app.inject('/api/items')).json().length, 1)
+    t.equal(await statusWith({ 'if-match': '*', 'if-none-match': '"other"' }), 201)
+    t.equal(await statusWith({ 'if-none-match': String(etag) }), 201, 'the list has changed')
+  })
 
   t.test('deletions', async t => {
     const post = (app: FastifyInstance, name: string, id = 1) => app.inject({ method: 'POST', url: '/api/users', payload: { id, name } })
@@ -92,10 +114,14 @@ onEveryEngine((t, address, engine) => {
     t.test('a DELETE with If-Match deletes only the user with this ETag', async t => {
       const app = build(t)
       const ada = await etagOf(app)
-      for (const tag of ['"other"', `W/${ada}`, '']) {
+      for (const tag of ['"other"', `W/${ada}`, '', '"a,*,b"', `"x,${ada.slice(1)}`, '*, *']) {
         const { statusCode, body } = await remove(app, tag)
-        t.equal(statusCode, 412)
-        t.equal(body, '{"detail":"The record does not have the ETag in If-Match"}')
+        t.equal(statusCode, 412, tag)
+        t.equal(body, unmet)
+      }
+      for (const tag of [ada, `W/${ada}`, '*']) {
+        const { statusCode, body } = await app.inject({ method: 'DELETE', url: '/api/users/1', headers: { 'if-none-match': tag } })
+        t.same([statusCode, body], [412, unmet], `If-None-Match: ${tag}`)
       }
       t.equal((await remove(app, ada, 999)).statusCode, 404)
       await post(app, 'Grace')
@@ -117,7 +143,7 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('compression', async t => {
-    t.test('lists and pages are compressed as the client prefers, with an ETag for each coding', async t => {
+    t.test('lists and pages are compressed as the client prefers, with one weak ETag for all codings', async t => {
       const app = build(t)
       await fill(app, '/api/items', collections[0]?.record ?? {}, 1100)
       for (const url of ['/api/items', '/api/items?limit=100']) {
@@ -128,19 +154,15 @@ onEveryEngine((t, address, engine) => {
           for (const time of ['first', 'second']) {
             const compressed = await app.inject({ url, headers })
             t.match(compressed.headers, { 'content-encoding': coding, vary: 'accept-encoding', 'content-type': plain.headers['content-type'], link: plain.headers.link })
-            t.equal(compressed.headers.etag, String(plain.headers.etag).replace(/"$/, `-${coding}"`))
+            t.equal(compressed.headers.etag, plain.headers.etag)
             t.ok(compressed.rawPayload.length < plain.rawPayload.length / 3)
             t.ok(decode(compressed.rawPayload).equals(plain.rawPayload), `${url} ${coding}, the ${time} time`)
           }
-          const { headers: { etag } } = await app.inject({ method: 'HEAD', url, headers })
-          t.equal((await app.inject({ url, headers: { ...headers, 'if-none-match': etag } })).headers.etag, etag)
+          const head = await app.inject({ method: 'HEAD', url, headers })
+          t.match(head.headers, { 'content-encoding': coding, vary: 'accept-encoding', etag: plain.headers.etag })
           t.equal((await app.inject({ url, headers: { ...headers, 'if-none-match': plain.headers.etag } })).statusCode, 304)
-          t.equal((await app.inject({ url, headers: { 'if-none-match': etag } })).statusCode, 200, 'a client without compression needs another body')
         }
       }
-      const head = await app.inject({ method: 'HEAD', url: '/api/items', headers: { 'accept-encoding': 'gzip' } })
-      t.match(head.headers, { 'content-encoding': 'gzip', vary: 'accept-encoding' })
-      t.equal(head.headers['content-length'], undefined)
     })
 
     t.test('a list that is too long for one piece is compressed while it is sent', async t => {
@@ -209,10 +231,49 @@ onEveryEngine((t, address, engine) => {
   }
 })
 
-test('texts with a small difference have different ETags', async t => {
-  const texts = Array.from({ length: 2000 }, (_, n) => JSON.stringify({ id: n, name: n % 2 ? 'Zoë 🫖' : 'Zoé 🫖' }))
-  const tags = texts.map(text => etagOf(text).slice(1, -1).split('-'))
-  for (const half of [0, 1]) t.equal(new Set(tags.map(tag => tag[half])).size, texts.length, 'each half has 32 bits')
+test('the ETag of a record is a part of its SHA-256 digest', async t => {
+  const { body, headers } = await helper.build(t).inject('/api/users/1')
+  t.equal(headers.etag, `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`)
+})
+
+test('preconditions are evaluated as RFC 9110 says', async t => {
+  const app = helper.build(t)
+  for (const url of ['/api/items/1', '/api/items', '/api/items?limit=1']) {
+    const isRecord = url === '/api/items/1'
+    const opaque = String((await app.inject(url)).headers.etag).replace('W/', '')
+    for (const method of ['GET', 'HEAD'] as const) {
+      for (const known of [opaque, `"other", ${opaque}`, ' * ']) await answers(method, { 'if-none-match': known }, 304)
+      for (const known of ['"other"', opaque.slice(1, -1), '"*"', `"x,${opaque.slice(1)}`, `${opaque.slice(0, -1)},"`, '*, "other"']) await answers(method, { 'if-none-match': known }, 200)
+      for (const [match, noneMatch, status] of [
+        [opaque, undefined, isRecord ? 200 : 412], ['*', undefined, 200], ['*', opaque, 304], ['"other"', opaque, 412], ['"other"', undefined, 412],
+        [`"a,*,b", ${opaque}`, '"other"', isRecord ? 200 : 412], [`W/${opaque}`, undefined, 412], ['"a,*,b"', undefined, 412], ['', undefined, 412]
+      ] as const) await answers(method, { 'if-match': match, ...noneMatch && { 'if-none-match': noneMatch } }, status)
+    }
+
+    async function answers (method: 'GET' | 'HEAD', headers: Record<string, string>, status: number) {
+      const { statusCode, body } = await app.inject({ method, url, headers })
+      t.equal(statusCode, status, `${method} ${url} ${JSON.stringify(headers)}`)
+      if (statusCode === 412 && method === 'GET') t.equal(body, unmet)
+    }
+  }
+})
+
+test('at most 16 long lists are compressed at once, and a client that leaves makes room for another one', async t => {
+  const app = helper.build(t)
+  for (let id = 2; id < 12; id++) await app.inject({ method: 'POST', url: '/api/users', payload: { id, name: Array.from({ length: 20_000 }, () => Math.random()).join() } })
+  const { port } = await listen(app)
+  const readers = Array.from({ length: 17 }, () => open(port))
+  const heads = await Promise.all(readers.map(async reader => {
+    reader.write(written('GET', '/api/users', undefined, { 'accept-encoding': 'gzip' }))
+    const [head] = await once(reader, 'data')
+    reader.pause()
+    return String(head)
+  }))
+  t.equal(heads.filter(head => head.includes('content-encoding: gzip')).length, 16)
+  const codingNow = async () => (await app.inject({ url: '/api/users', headers: { 'accept-encoding': 'gzip' } })).headers['content-encoding']
+  t.equal(await codingNow(), undefined)
+  for (const reader of readers) reader.destroy()
+  await until(async () => await codingNow() === 'gzip')
 })
 
 test('the preferred coding is that of the client', async t => {
@@ -224,7 +285,9 @@ test('the preferred coding is that of the client', async t => {
     GZIP: 'gzip',
     'gzip, deflate, br, zstd': best,
     'br;q=0.5, gzip;q=0.8': 'gzip',
-    'br ; q = 0.5 , gzip;q=0.4': 'br',
+    'br ; q=0.5 , gzip;q=0.4': 'br',
+    [`${'unknown, '.repeat(19)}gzip`]: 'gzip',
+    [`${'unknown, '.repeat(20)}gzip`]: undefined,
     'gzip;q=0, br;q=0.001': 'br',
     '*': best,
     [`*, ${best};q=0`]: Object.keys(decoders)[1],
@@ -240,10 +303,6 @@ test('the preferred coding is that of the client', async t => {
   })) {
     const { statusCode, headers } = await app.inject({ url: '/api/items', headers: { 'accept-encoding': accepted } })
     t.strictSame([statusCode, headers['content-encoding']], [200, coding], accepted)
-  }
-  for (let n = 0; n < 150; n++) {
-    const { headers } = await app.inject({ url: '/api/items', headers: { 'accept-encoding': `gzip, unknown-${n}` } })
-    if (headers['content-encoding'] !== 'gzip') t.fail(`unknown-${n}`)
   }
 })
 
@@ -271,11 +330,11 @@ test('the OpenAPI document is compressed and has an ETag', async t => {
   }
 })
 
-test('in memory, an unchanged list is compressed once, outside the event loop, and shared by all readers', async t => {
+test('in memory, an unchanged list of up to 1 MiB is compressed once, and shared by all readers', async t => {
   let compressions = 0
   const hook = createHook({ init: (_id, type) => { if (type === 'ZLIB') compressions++ } }).enable()
   t.teardown(() => hook.disable())
-  for (const size of [20, 1000, 20_000]) {
+  for (const size of [20, 1000, 15_000]) {
     const store = memory<User>({ schema: User, seed: Array.from({ length: size }, (_, id) => ({ id, name: `The user with number ${id} and a long name` })) })
     const app = Fastify()
     t.teardown(() => app.close())
@@ -337,9 +396,10 @@ test('a store without a version has lists without ETag', async t => {
   t.teardown(() => app.close())
   const { version, ...users } = memory<User>({ schema: User, seed: [{ id: 1, name: 'Ada' }] })
   app.register(itemsUsers, { prefix: '/api', store: () => ({ users, items: memory<Item>({ schema: Item, seed: [] }) }) })
-  const { body, headers } = await app.inject({ url: '/api/users', headers: { 'if-none-match': '*' } })
+  const { body, headers } = await app.inject({ url: '/api/users', headers: { 'if-none-match': '"one"' } })
   t.equal(body, '[{"id":1,"name":"Ada"}]')
   t.equal(headers.etag, undefined)
+  t.equal((await app.inject({ url: '/api/users', headers: { 'if-none-match': '*' } })).statusCode, 304)
 })
 
 test('a body that a hook of the host has compressed or replaced is left as it is', async t => {

@@ -231,6 +231,6 @@ test('no path leads to other files of the machine, however it is written', async
   for (const target of ['http://x/api/items/1', 'http://evil.example/api/items/1', '/api/items/%31', '/api/%69tems/1', '/api/items/1?/../../x', '/api/items/1#/..']) {
     t.equal((await send(request('GET', target))).body, lamp, `${target} is what it says`)
   }
-  t.equal((await send(request('GET', '/redoc/LICENSE', '', 'Range: bytes=99999999-'))).body, '{"detail":"Range Not Satisfiable"}')
-  t.equal((await send(request('GET', '/redoc/LICENSE', '', 'If-Match: "x"'))).body, '{"detail":"Precondition Failed"}')
+  t.match((await send(request('GET', '/redoc/LICENSE', '', 'Range: bytes=99999999-'))).body, /^The MIT License/)
+  t.match((await send(request('GET', '/redoc/LICENSE', '', 'If-Match: "x"'))).body, '{"detail":"The precondition in')
 })

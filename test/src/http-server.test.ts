@@ -54,7 +54,8 @@ test('an ambiguous request is rejected, and no part of it is served', async t =>
     `${chunked}2;x\n{}\r\n0\r\n\r\n`
   ]) {
     const answers = await send(`${text}${hidden}`)
-    t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 400'], JSON.stringify(text))
+    const isUnknownCoding = /coding: (x|")/.test(text)
+    t.same(answers.match(/HTTP\/1.1 \d+/g), [`HTTP/1.1 ${isUnknownCoding ? 501 : 400}`], JSON.stringify(text))
   }
   const { body } = last(await send('GET /api/users HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'))
   t.same(body, [{ id: 1, name: 'Ada' }])
@@ -155,10 +156,52 @@ test('the connection stays open after a body that is not JSON', async t => {
   t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 400', 'HTTP/1.1 200'])
 })
 
+test('a transfer coding other than chunked is answered with 501, and nothing is stored', async t => {
+  const send = await listen(t)
+  for (const coding of ['gzip, chunked', 'deflate,chunked', 'gzip', 'identity']) {
+    const { status, body } = last(await send(`POST /api/items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: ${coding}\r\n\r\n${item.length.toString(16)}\r\n${item}\r\n0\r\n\r\n`))
+    t.ok(status === 501 || (status === 400 && !coding.endsWith('chunked')), `${coding}: ${status}`)
+    if (status === 501) t.same(body, { detail: 'The only supported Transfer-Encoding is chunked' })
+  }
+  t.match(last(await send('GET /api/items HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')).body, [{ id: 1 }])
+})
+
+test('methods and versions of other protocols are rejected, and the log has one short line for each', async t => {
+  const lines: string[] = []
+  const send = await listen(t, build(t, { AUTH_TOKENS: 'one', LOG_LEVEL: 'info' }, { write: line => lines.push(line) }))
+  lines.length = 0
+  const texts = ['PLAY /api/items RTSP/1.0', 'DESCRIBE /api/items RTSP/1.0', 'PRI * HTTP/2.0', 'GET /api/items HTTP/2.0']
+  for (const text of texts) {
+    const { status, body } = last(await send(`${text}\r\nHost: x\r\n\r\n`))
+    t.equal(status, 400, text)
+    t.same(body, invalidBody('request', ['', 'must be well-formed HTTP']))
+  }
+  t.same(lines.map(line => JSON.parse(line).msg), texts.map(() => 'request rejected'))
+  t.ok(lines.every(line => line.length < 1000))
+})
+
+test('a request with Upgrade is answered, and the connection is closed, because Node does not parse what follows', async t => {
+  const send = await listen(t)
+  for (const protocol of ['websocket', 'h2c']) {
+    const answers = await send(`GET /api/items HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n${post}${bye}`)
+    t.same(answers.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 200'])
+    t.match(answers, /^connection: close\r$/im)
+  }
+})
+
+test('what follows a request with Connection: close is ignored', async t => {
+  const send = await listen(t)
+  for (const closing of [bye, 'GET /api/items HTTP/1.0\r\n\r\n']) {
+    for (const more of [post, 'nonsense\r\n\r\n', bye + bye]) t.same((await send(closing + more)).match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 200'])
+  }
+  t.match(last(await send(bye.replace('/livez', '/api/items'))).body, [{ id: 1 }])
+})
+
 test('CONNECT is answered with 405', async t => {
   const send = await listen(t)
-  const { status, body } = last(await send('CONNECT example.com:80 HTTP/1.1\r\nHost: example.com\r\n\r\n'))
+  const { status, headers, body } = last(await send('CONNECT example.com:80 HTTP/1.1\r\nHost: example.com\r\n\r\n'))
   t.equal(status, 405)
+  t.match(headers, /^allow: $/m)
   t.same(body, { detail: 'Method not allowed' })
 })
 

@@ -181,13 +181,13 @@ test('the documentation pages are ordinary routes of the host', async t => {
   t.equal(head.headers['content-length'], page.headers['content-length'])
   t.equal((await app.inject({ url: '/shops/1/redoc/LICENSE', headers: { 'if-none-match': page.headers.etag } })).statusCode, 304)
   t.equal((await app.inject('/shops/1/docs/nothing')).body, 'not here')
-  t.equal((await app.inject({ url: '/shops/1/redoc/LICENSE', headers: { range: 'bytes=99999-' } })).body, 'oh no')
+  t.equal((await app.inject({ url: '/shops/1/redoc/LICENSE', headers: { 'if-match': '"other"' } })).body, 'oh no')
   t.same(answered, [
     'GET /shops/1/redoc/LICENSE 200',
     'HEAD /shops/1/redoc/LICENSE 200',
     'GET /shops/1/redoc/LICENSE 304',
     'GET /shops/1/docs/nothing 404',
-    'GET /shops/1/redoc/LICENSE 416'
+    'GET /shops/1/redoc/LICENSE 412'
   ])
 })
 

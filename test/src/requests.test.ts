@@ -19,6 +19,7 @@ import { connection, exchange, listen, open, request, written } from '../support
 import { onEveryEngine } from '../support/engines.js'
 import { build, invalidBody } from '../support/helper.js'
 import { takenPort } from '../support/process.js'
+import { until } from '../support/until.js'
 
 const item = JSON.stringify({ id: 7, name: 'Kettle', price: 1.5 })
 
@@ -136,6 +137,23 @@ test('only few pipelined requests of a client that does not read are handled', a
   t.ok(handled < 40, `${handled} of ${count} were handled, as many as the kernel keeps for the client`)
   t.ok(Number(sockets.at(1)?.bytesRead) < 1_000_000, 'and no more of them were read')
   client.destroy()
+})
+
+test('other connections get their turn between pipelined requests', async t => {
+  const app = build(t)
+  let pipelined = 0
+  let before = 0
+  app.addHook('onRequest', async ({ url }) => {
+    if (url === '/livez') before = pipelined
+    else pipelined++
+  })
+  const { port } = await listen(app)
+  const client = open(port)
+  client.write(Buffer.concat([...Array.from({ length: 1500 }, () => written('GET', '/api/items/1')), Buffer.from(request('GET', '/api/items'))]))
+  await until(() => pipelined > 0)
+  await exchange(port, request('GET', '/livez'))
+  t.ok(before < 100, `${before} of 1500 requests were handled first`)
+  t.equal(String(await client.received).match(/HTTP\/1.1 200/g)?.length, 1501)
 })
 
 test('pipelined requests are all answered when the client reads', async t => {

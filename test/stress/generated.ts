@@ -104,9 +104,15 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
   }
 }
 
-/** Returns whether a header with ETags contains `*`. Other generated values are never an ETag. */
+/** Returns whether a header with ETags is `*`. Other generated values are never an ETag. */
 function isAny (header = '') {
-  return header.split(',').some(tag => tag.trim() === '*')
+  return header.trim() === '*'
+}
+
+/** The status that the preconditions of a request lead to, for a record or list that exists. */
+function precondition (method: string, { 'if-match': match, 'if-none-match': noneMatch }: Sent['headers']) {
+  if (match !== undefined && !isAny(match)) return 412
+  if (isAny(noneMatch)) return method === 'GET' || method === 'HEAD' ? 304 : 412
 }
 
 /** Returns the expected response, from the document and the model. */
@@ -144,11 +150,12 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     const model = models.get(route.path) ?? models.get(route.path.replace(/\/{\w+}$/, ''))
     if (model === undefined) return { status: 200 }
     const operation = route.methods[method === 'HEAD' ? 'get' : method.toLowerCase()] as Operation
+    const unmet = precondition(method, headers)
     if (method === 'POST') return expectCreation(model, operation, target, headers, body ?? Buffer.alloc(0))
     const expected = models.has(route.path)
       ? expectList(model, operation, new URLSearchParams(query), answer)
-      : expectOne(model, operation, method, text, headers['if-match'])
-    return expected.status === 200 && isAny(headers['if-none-match']) ? { status: 304, body: '' } : expected
+      : expectOne(model, operation, method, text, unmet)
+    return expected.status === 200 && unmet ? { status: unmet } : expected
   }
 
   /** Returns whether the document allows a text for a parameter. Integers are decimal digits. */
@@ -157,10 +164,10 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     return ajv.validate(schema, schema.type === 'integer' && /^-?\d+$/.test(text) ? Number(text) : text)
   }
 
-  function expectOne (model: Model, operation: Operation, method: string, text: string, match?: string): Expected {
+  function expectOne (model: Model, operation: Operation, method: string, text: string, unmet?: number): Expected {
     if (!allows(operation, operation.parameters?.[0]?.name ?? '', text)) return { status: 400 }
     const at = model.records.findIndex(({ id }) => id === Number(text))
-    if (at !== -1 && method === 'DELETE' && match !== undefined && !isAny(match)) return { status: 412 }
+    if (at !== -1 && method === 'DELETE' && unmet) return { status: unmet }
     const [found] = at === -1 ? [] : method === 'DELETE' ? model.records.splice(at, 1) : [model.records[at]]
     if (found === undefined) return { status: 404, body: '{"detail":"Not found"}' }
     return method === 'DELETE' ? { status: 204, body: '' } : { status: 200, body: found.json }
@@ -176,6 +183,7 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     if (start === undefined) return { status: [200, 400] }
     const rest = model.records.filter(({ position }) => position > start)
     const page = rest.slice(0, Number(limit))
+    if (answer.status !== 200) return { status: 200 }
     const next = new URLSearchParams(/\?(.*)>/.exec(answer.headers.link ?? '')?.[1]).get('after')
     equal(next !== null, rest.length > page.length, 'there is a link where there is more')
     if (next !== null) model.cursors.set(next, page.at(-1)?.position ?? -1)
@@ -192,6 +200,8 @@ async function oracleOf (document: Document, { holdsNul, listAt }: { holdsNul: b
     const record = pick(value as { id: number }, Object.keys(document.components.schemas[name]?.properties ?? {}))
     const texts = Object.values(record).map(String)
     if (!texts.every(text => text.isWellFormed() && (holdsNul || !text.includes('\0')))) return { status: 400 }
+    const unmet = precondition('POST', sent)
+    if (unmet) return { status: unmet }
     const json = JSON.stringify(record)
     const created = { status: 201, body: json, headers: { location: locationOf(target, record.id) } }
     const known = key && model.keys.get(key)

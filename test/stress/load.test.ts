@@ -3,7 +3,7 @@ import { onEveryEngine } from '../support/engines.js'
 import { generated } from './generated.js'
 import { serve } from './service.js'
 import { soak } from './soak.js'
-import { mangled, neverReads, slowClients } from './wire.js'
+import { compressedLists, mangled, neverReads, slowClients } from './wire.js'
 
 // The short form of `npm run test:stress`.
 
@@ -34,4 +34,9 @@ test('next to a thousand slow clients, others are served', async t => {
 
 test('clients that do not read a long list use no memory for it, and others are served', async t => {
   t.match(await neverReads(t, { records: 2000, name: 'x'.repeat(10_000), readers: 10, requests: 100 }), { readers: 10 })
+})
+
+test('clients that do not read a compressed list after each change cost little memory', async t => {
+  const { megabytes, isLimited } = await compressedLists(t, { clients: 60 })
+  t.ok(megabytes < 120, `${megabytes} MB${isLimited ? ', and 256 MiB are enough for the service' : ''}`)
 })

@@ -12,7 +12,7 @@ import { history } from './history.js'
 import { previousRelease, rollingRestart } from './rolling.js'
 import { serve, type Scope } from './service.js'
 import { soak } from './soak.js'
-import { mangled, neverReads, slowClients } from './wire.js'
+import { compressedLists, mangled, neverReads, slowClients } from './wire.js'
 
 interface Drill {
   name: string
@@ -64,6 +64,14 @@ const drills: Drill[] = [
       const { readers, megabytes, alone, beside, longest, slowdown } = await neverReads(scope, { records: 1_000_000, name: 'somebody', readers: 10, requests: 1000 })
       ok(slowdown < 5, `another client is served ${slowdown} times as slowly`)
       return `${readers} such clients: ${megabytes.toFixed(1)} MB more; p99 of another one ${beside.toFixed(1)} ms, at most ${longest.toFixed(1)} ms; without them, p99 ${alone.toFixed(1)} ms`
+    }
+  },
+  {
+    name: 'Compressed lists that nobody reads',
+    async run (scope) {
+      const { clients, megabytes, isLimited } = await compressedLists(scope, { clients: 250 })
+      ok(megabytes < 120, `${megabytes} MB more`)
+      return `${clients} such clients, each after a change: ${megabytes.toFixed(1)} MB more${isLimited ? '; the service had 256 MiB' : ''}`
     }
   },
   {

@@ -38,7 +38,11 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   let errors = ''
   child.stdout.on('data', chunk => { output += chunk })
   child.stderr.on('data', chunk => { errors += chunk })
-  t.teardown(() => child.kill('SIGKILL'))
+  const exit = once(child, 'close')
+  t.teardown(() => {
+    child.kill('SIGKILL')
+    return exit // so that the next test can use its files
+  })
   const says = async (text: string | RegExp) => {
     while (output.search(text) === -1) {
       await Promise.race([once(child.stdout, 'data'), once(child, 'exit')])
@@ -48,7 +52,7 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   }
   return {
     process: child,
-    exit: once(child, 'close'),
+    exit,
     output: () => output,
     errors: () => errors,
     says,
