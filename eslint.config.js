@@ -18,9 +18,9 @@ export default [
   // A schema and the type derived from it share their name.
   { files: ['{schemas,plugins,src}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
   mayImport('schemas/*.ts', '(?!)'),
-  mayImport('plugins/stores/*.ts', '\\.\\./schemas/'),
-  mayImport('plugins/http/*.ts', '\\.\\./schemas/|stores/store\\.js$'),
-  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|stores/(store|optional-package)\\.js$'),
+  mayImport('plugins/stores/*.ts', '\\.\\./schemas/|startup\\.js$'),
+  mayImport('plugins/http/*.ts', '\\.\\./schemas/|startup\\.js$|stores/(errors|store)\\.js$'),
+  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|startup\\.js$|stores/store\\.js$'),
   mayImport('plugins/*.ts', 'schemas/'),
   mayImport('src/*.ts', 'plugins/|schemas/')
 ]

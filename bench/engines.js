@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import Database from 'libsql'
 import pg from 'pg'
 import { register } from 'tsx/esm/api'
-import { engineAt } from '../dist/plugins/stores/engines.js'
+import { openEngine } from '../dist/plugins/stores/engines.js'
 import { Item } from '../dist/schemas/item.js'
 import { connections, has, item, measure } from './load.js'
 
@@ -45,7 +45,7 @@ export async function measureEngines (rounds, progress) {
   await postgres.query(`create table direct (${columns}); create index on direct (id, position); insert into direct (id, name, price) values (1, 'Lamp', 42.5)`, url)
 
   const stores = await Promise.all([url, `sqlite:${join(folder, 'store.db')}`].map(async address => {
-    const engine = await engineAt(address, limits)
+    const engine = await openEngine(address, limits)
     ends.unshift(engine.close)
     const store = engine.open({ name: 'benched', schema: Item, seed: [] })
     await engine.start()

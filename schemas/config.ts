@@ -143,7 +143,7 @@ export const Config = Type.Object({
     description: 'Maximum time for requests to finish after that, in milliseconds'
   })
 }, {
-  dependencies: { REDIS_URL: ['RATE_LIMIT_MAX'] }
+  dependentRequired: { REDIS_URL: ['RATE_LIMIT_MAX'] }
 })
 
 /** The configuration of the service. */

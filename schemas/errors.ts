@@ -1,27 +1,26 @@
 import { Type, type Static } from '@sinclair/typebox'
-import { idOf, ref } from './component.js'
-import { oneOf } from './fields.js'
+import { oneOf, ref, schemaId } from './fields.js'
 
 /** The body of every error response. */
 export const ErrorBody = Type.Object({
   detail: Type.String({ description: 'What went wrong' })
-}, { $id: idOf('ErrorBody'), description: 'Why the request failed' })
+}, { $id: schemaId('ErrorBody'), description: 'Why the request failed' })
 export type ErrorBody = Static<typeof ErrorBody>
 
 /** One problem of an invalid request. */
-export const Fault = Type.Object({
+export const Problem = Type.Object({
   in: oneOf(['body', 'path', 'query', 'headers', 'request'], { description: 'The part of the request that is invalid' }),
   path: Type.String({ description: 'JSON Pointer to the invalid value in this part; empty for the whole part' }),
   message: Type.String({ description: 'What the value must be' })
-}, { $id: idOf('Fault'), description: 'One problem of an invalid request' })
-export type Fault = Static<typeof Fault>
+}, { $id: schemaId('Problem'), description: 'One problem of an invalid request' })
+export type Problem = Static<typeof Problem>
 
 /** The body of a 400. */
 export const InvalidRequest = Type.Object({
   detail: Type.String({ description: 'All problems in one sentence' }),
-  errors: Type.Array(ref(Fault), { description: 'The same problems as a list' })
+  errors: Type.Array(ref(Problem), { description: 'The same problems as a list' })
 }, {
-  $id: idOf('InvalidRequest'),
+  $id: schemaId('InvalidRequest'),
   description: 'Why the request is invalid',
   examples: [{
     detail: 'Invalid body: name is required.',

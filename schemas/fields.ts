@@ -1,13 +1,27 @@
-import { Type, type SchemaOptions, type TObject } from '@sinclair/typebox'
-import { idOf, nameOf } from './component.js'
+import { Type, type SchemaOptions, type Static, type TSchema } from '@sinclair/typebox'
 
-/** The id of a record. Beyond these bounds, programs may read different numbers (RFC 7493). */
-export const Id = Type.Integer({
-  format: 'int64',
-  minimum: Number.MIN_SAFE_INTEGER,
-  maximum: Number.MAX_SAFE_INTEGER,
-  description: 'Integer from -(2^53 - 1) to 2^53 - 1'
-})
+const namespace = 'ItemsUsers.'
+
+/** The `$id` of one of our schemas, which no schema of a host has. */
+export function schemaId (name: string) {
+  return namespace + name
+}
+
+/** The name of one of our schemas in the OpenAPI document. */
+export function schemaName ($id = '') {
+  return $id.startsWith(namespace) ? $id.slice(namespace.length) : $id
+}
+
+/** References a schema by its `$id`, so that the document has a named component, and keeps its static type. */
+export function ref<T extends TSchema> (schema: T, options: SchemaOptions = {}) {
+  return Type.Unsafe<Static<T>>(Type.Ref(String(schema.$id), options))
+}
+
+/** The bounds of an integer. Beyond them, programs may read different numbers (RFC 7493). */
+export const safeBounds = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }
+
+/** The id of a record. */
+export const Id = Type.Integer({ format: 'int64', ...safeBounds, description: 'Integer from -(2^53 - 1) to 2^53 - 1' })
 
 /** An id in a path. It has no bounds: an id that no record can have is simply not found. */
 export const PathId = Type.Integer({ format: 'int64', description: 'Id of the record', examples: [1] })
@@ -20,8 +34,9 @@ export function oneOf<const T extends readonly string[]> (values: T, options: Sc
   return Type.Unsafe<T[number]>({ ...options, type: 'string', enum: values })
 }
 
-/** The schema of a new record if the service generates the id. */
-export function withoutId<T extends TObject> (schema: T) {
-  const { id, ...example } = schema.examples[0]
-  return Type.Omit(schema, ['id'], { $id: idOf(`New${nameOf(schema.$id)}`), description: schema.description, examples: [example] })
-}
+/** The query of a list. Without a limit, the response is the whole list. */
+export const PageQuery = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Maximum number of records on the page; without it, all records are returned', examples: [100] })),
+  after: Type.Optional(Type.String({ description: 'Cursor from the `Link` header of the previous page', examples: ['MA'] }))
+})
+export type PageQuery = Static<typeof PageQuery>

@@ -2,6 +2,8 @@
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
+import { collections } from '../plugins/collections.js'
+import { schemaName } from '../schemas/fields.js'
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
 import { install } from '../test/support/install.js'
@@ -14,4 +16,10 @@ await writeFile('openapi.json', `${JSON.stringify(response.json(), null, 2)}\n`)
 const problem = await install('test/clients/types')
 if (problem) throw new Error(`src/client-types.ts was not written: ${problem}`)
 const { stdout } = await promisify(execFile)('test/clients/types/node_modules/.bin/openapi-typescript', ['openapi.json'])
-await writeFile('src/client-types.ts', stdout)
+await writeFile('src/client-types.ts', `${stdout}
+/** The collections of the service: their records, and what clients can do. */
+export interface Collections {
+${collections.map(({ name, schema, operations }) => `    ${name}: { record: components["schemas"]["${schemaName(schema.$id)}"], operations: ${operations?.map(operation => `"${operation}"`).join(' | ')} };`).join('\n')}
+}
+export const names = ${JSON.stringify(collections.map(({ name }) => name))} as const;
+`)

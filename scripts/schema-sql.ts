@@ -1,32 +1,30 @@
-import { collection as items } from '../plugins/items.js'
-import { changesOf, lastIdOf, postgresChangesTable, postgresTable } from '../plugins/stores/postgres.js'
-import { idempotencyTable, lastIdsTable, migrate } from '../plugins/stores/sql-table.js'
-import { collection as users } from '../plugins/users.js'
+import { checkDefinition, type Definition } from '../plugins/definition.js'
+import { postgresTable, postgresTables } from '../plugins/stores/postgres-statements.js'
+import { migrate } from '../plugins/stores/sql-migrations.js'
 
 /** The statements of an administrator: the tables, their first records, and a role that can only read and write rows. */
-export async function schemaSql () {
+export async function schemaSql (definitions: readonly Definition[]) {
+  const collections = definitions.map(definition => ({ ...checkDefinition(definition), ...postgresTable(checkDefinition(definition), 0) }))
   const statements: string[] = []
-  const record = (sql: string) => {
-    if (!sql.startsWith('select')) statements.push(sql)
+  await migrate(function record (sql: string) {
+    if (!sql.startsWith('select')) statements.push(sql.replaceAll(/\n\s*/g, ' '))
     return []
-  }
-  await migrate(record, true, [postgresTable(items), postgresTable(users), idempotencyTable, lastIdsTable, postgresChangesTable])
-  for (const { name, seed } of [items, users]) {
-    for (const first of seed) {
-      const values = Object.values(first).map(value => typeof value === 'string' ? `'${value}'` : value)
-      statements.push(`insert into ${name} (${Object.keys(first).join(', ')}) values (${values.join(', ')})`)
-    }
-    statements.push(lastIdOf(name), changesOf(name))
+  }, true, postgresTables, collections.map(({ created }) => created))
+  for (const { table, columns, seed, valuesOf } of collections) {
+    for (const record of seed) statements.push(`insert into ${table} (${columns}) values (${valuesOf(record).map(literal).join(', ')})`)
   }
   return `-- The tables of fastify-items-users, and the role items_users with the privileges that the service needs.
 -- Written by npm run schema.
 begin;
-${statements.map(sql => `${sql.replaceAll(/\s+/g, ' ')};`).join('\n')}
+${statements.map(sql => `${sql};`).join('\n')}
 create role items_users;
 grant select on collections, collection_changes to items_users;
-grant select, insert, delete on items, users to items_users;
-grant select, insert, update, delete on idempotency_keys to items_users;
+grant select, insert, update, delete on idempotency_keys, ${collections.map(({ table }) => table).join(', ')} to items_users;
 grant select, update on last_ids to items_users;
 commit;
 `
+}
+
+function literal (value: unknown) {
+  return value === null ? 'null' : `'${String(value).replaceAll("'", "''")}'`
 }

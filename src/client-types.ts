@@ -146,7 +146,7 @@ export interface components {
             detail: string;
         };
         /** @description One problem of an invalid request */
-        Fault: {
+        Problem: {
             /**
              * @description The part of the request that is invalid
              * @enum {string}
@@ -174,7 +174,7 @@ export interface components {
             /** @description All problems in one sentence */
             detail: string;
             /** @description The same problems as a list */
-            errors: components["schemas"]["Fault"][];
+            errors: components["schemas"]["Problem"][];
         };
         /**
          * @description An item with a name and a price
@@ -1460,3 +1460,10 @@ export interface operations {
         };
     };
 }
+
+/** The collections of the service: their records, and what clients can do. */
+export interface Collections {
+    items: { record: components["schemas"]["Item"], operations: "list" | "get" | "create" };
+    users: { record: components["schemas"]["User"], operations: "list" | "get" | "create" | "delete" };
+}
+export const names = ["items","users"] as const;

@@ -1,4 +1,4 @@
-import type { components, paths } from './client-types.js'
+import { names, type Collections, type components, type paths } from './client-types.js'
 export type { components, paths }
 
 /** An item. */
@@ -6,7 +6,7 @@ export type Item = components['schemas']['Item']
 /** A user. */
 export type User = components['schemas']['User']
 /** One problem of an invalid request. */
-export type Fault = components['schemas']['Fault']
+export type Problem = components['schemas']['Problem']
 
 /** Options of `createClient`. */
 export interface ClientOptions {
@@ -40,12 +40,31 @@ export interface ListOptions extends RequestOptions {
   pageSize?: number
 }
 
+/** The operations of a collection, as far as the service has them. */
+export interface Collection<T extends { id: number }, New = Omit<T, 'id'> & { id?: number }> {
+  /** Iterates over all records in order of creation, and requests them page by page. */
+  list (options?: ListOptions): AsyncGenerator<T, void, undefined>
+  /** Returns the first record with this id. */
+  get (id: number, options?: RequestOptions): Promise<T>
+  /** Creates a record. Retries create nothing more. */
+  create (record: New, options?: RequestOptions): Promise<T>
+  /** Replaces the first record with this id. */
+  replace (id: number, record: Omit<T, 'id'>, options?: RequestOptions): Promise<T>
+  /** Changes some fields of the first record with this id. `null` removes an optional one. */
+  update (id: number, patch: MergePatch<T>, options?: RequestOptions): Promise<T>
+  /** Deletes the first record with this id. */
+  delete (id: number, options?: RequestOptions): Promise<void>
+}
+
+/** A JSON Merge Patch (RFC 7396). */
+export type MergePatch<T> = T extends unknown[] ? T : T extends object ? { [K in keyof T]?: MergePatch<T[K]> | (undefined extends T[K] ? null : never) } : T
+
 /** An error response of the service. `errors` are the problems of a 400; `requestId` is also in the log of the service. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   readonly code: `ERR_HTTP_${number}`
 
-  constructor (readonly status: number, readonly detail: string, readonly errors: Fault[], readonly requestId: string | null) {
+  constructor (readonly status: number, readonly detail: string, readonly errors: Problem[], readonly requestId: string | null) {
     super(`${status} ${detail}`)
     this.code = `ERR_HTTP_${status}`
   }
@@ -58,35 +77,28 @@ const maxRetryAfter = 60
 export function createClient (baseUrl: string, { token, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
   const base = baseUrl.endsWith('/') ? baseUrl.slice(0, -1) : baseUrl
   return {
-    items: collection<Item>('items'),
-    users: {
-      ...collection<User>('users'),
-      /** Deletes the first user with this id. */
-      async delete (id: number, options?: RequestOptions) {
-        await request('DELETE', `users/${id}`, options)
-      }
-    }
+    ...Object.fromEntries(names.map(name => [name, collection(name)])) as unknown as {
+      [N in keyof Collections]: Pick<Collection<Collections[N]['record'], Collections[N]['record']>, Collections[N]['operations']>
+    },
+    collection
   }
 
-  function collection<T extends object> (name: string) {
+  /** The operations of a collection of your own, such as `collection<Order>('orders')`. */
+  function collection<T extends { id: number }> (name: string): Collection<T> {
     return {
-      /** Iterates over all records in order of creation, and requests them page by page. */
-      async * list ({ pageSize = 100, signal }: ListOptions = {}): AsyncGenerator<T, void, undefined> {
+      async * list ({ pageSize = 100, signal } = {}) {
         for (let after: string | undefined = ''; after !== undefined;) {
           const { data, link }: Answer<T[]> = await request('GET', `${name}?limit=${pageSize}${after}`, { signal })
           yield * data
           after = /&after=[^&>]+/.exec(link ?? '')?.[0]
         }
       },
-
-      /** Returns the first record with this id. */
-      async get (id: number, options?: RequestOptions) {
-        return (await request<T>('GET', `${name}/${id}`, options)).data
-      },
-
-      /** Creates a record. Retries create nothing more. */
-      async create (record: T, options?: RequestOptions) {
-        return (await request<T>('POST', name, options, record)).data
+      get: async (id, options) => (await request<T>('GET', `${name}/${id}`, options)).data,
+      create: async (record, options) => (await request<T>('POST', name, options, record)).data,
+      replace: async (id, record, options) => (await request<T>('PUT', `${name}/${id}`, options, record)).data,
+      update: async (id, patch, options) => (await request<T>('PATCH', `${name}/${id}`, options, patch)).data,
+      async delete (id, options) {
+        await request('DELETE', `${name}/${id}`, options)
       }
     }
   }
@@ -94,7 +106,8 @@ export function createClient (baseUrl: string, { token, retries = 4, fetch = glo
   function request<T> (method: Method, path: string, { signal }: RequestOptions = {}, record?: object) {
     const headers = {
       ...token && { authorization: `Bearer ${token}` },
-      ...record && { 'content-type': 'application/json', 'idempotency-key': newKey() }
+      ...record && { 'content-type': method === 'PATCH' ? 'application/merge-patch+json' : 'application/json' },
+      ...method === 'POST' && { 'idempotency-key': newKey() }
     }
     return send<T>(path, { method, headers, body: JSON.stringify(record), signal })
   }
@@ -125,7 +138,7 @@ export function createClient (baseUrl: string, { token, retries = 4, fetch = glo
   }
 }
 
-type Method = 'GET' | 'POST' | 'DELETE'
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 type Init = RequestInit & { method: Method, headers: Record<string, string>, signal?: AbortSignal }
 type Answer<T> = { data: T, link: string | null }
 
@@ -136,7 +149,7 @@ function newKey () {
 
 /** The error for a response. Proxies send error responses without our JSON. */
 function errorOf ({ status, statusText, headers }: Response, text: string) {
-  let body: { detail?: string, errors?: Fault[] } = {}
+  let body: { detail?: string, errors?: Problem[] } = {}
   try {
     body = JSON.parse(text)
   } catch {}
@@ -145,11 +158,12 @@ function errorOf ({ status, statusText, headers }: Response, text: string) {
 
 /**
  * Returns whether a request can be repeated: after a network error, 429, 503, or 409, which says that the previous attempt
- * is in progress. A DELETE is repeated only after 429, because a repeated one would delete the next record with the same id.
+ * is in progress. A DELETE is repeated only after 429, because a repeated one would delete the next record with the same id;
+ * a PUT or PATCH too, because a repeated one could undo the change of another client.
  */
 function passes (method: Method, error: unknown) {
   const status = error instanceof ApiError ? error.status : 0
-  return (method === 'DELETE' ? [429] : [0, 409, 429, 503]).includes(status)
+  return (method === 'GET' || method === 'POST' ? [0, 409, 429, 503] : [429]).includes(status)
 }
 
 function pause (milliseconds: number, signal?: AbortSignal) {

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
-import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
-import { explain } from '../plugins/http/faults.js'
-import { ajvOptions } from '../plugins/http/validation.js'
+import type { ErrorObject, ValidateFunction } from 'ajv'
+import { explain } from '../plugins/http/problems.js'
+import { createAjv } from '../plugins/http/validator.js'
 import { Config } from '../schemas/config.js'
 
 let validator: ValidateFunction<Config> | undefined
@@ -11,14 +11,14 @@ export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
   const validate = validator ??= compile()
   const config: unknown = { ...env }
   if (validate(config)) return config
-  const faults = (validate.errors as ErrorObject[]).map(error => `  ${nameOf(error)} ${explain(error)}`)
-  throw new ConfigError(['Invalid configuration:', ...faults].join('\n'))
+  const problems = (validate.errors as ErrorObject[]).map(error => `  ${nameOf(error)} ${explain(error)}`)
+  throw new ConfigError(['Invalid configuration:', ...problems].join('\n'))
 }
 
 function compile () {
   // The validator usually runs once, so optimizing its code would take longer than running it.
-  const ajv = new Ajv({ ...ajvOptions, code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] })
-  return ajv.compile<Config>(Config)
+  const options = { code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] }
+  return createAjv({ ...options, removeAdditional: 'all' }).compile<Config>(Config)
 }
 
 /** An invalid configuration. The message lists all problems. */

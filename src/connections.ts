@@ -1,8 +1,8 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { checkOptions, metadata } from '../plugins/http/plugin.js'
+import { checkOptions, metadata, type OptionSchemas } from '../plugins/http/plugin.js'
 
 /** The newest response of a connection, and the one before it. */
 export const newestResponse = Symbol('newest response')
@@ -19,18 +19,19 @@ export interface Connection extends Socket {
 }
 
 /** Options of the plugin `connections`. */
-export const ConnectionsOptions = Type.Object({
+export interface ConnectionsOptions {
   /** Time without traffic after which a connection is closed, in milliseconds; it may take up to twice as long. Default: never. */
-  stalledAfter: Type.Optional(Type.Integer({ minimum: 1 }))
-})
-export type ConnectionsOptions = Static<typeof ConnectionsOptions>
+  stalledAfter?: number
+}
+
+const optionSchemas: OptionSchemas<ConnectionsOptions> = { stalledAfter: Type.Optional(Type.Integer({ minimum: 1 })) }
 
 /**
  * Closes idle connections when the app closes, and the others after their response. Also closes connections without
  * traffic. (Node's own timeout for these would cost 5 % of the requests per second.)
  */
 export default fp<ConnectionsOptions>(async function connections (app, options) {
-  checkOptions('connections', ConnectionsOptions, options)
+  checkOptions(app, 'connections', optionSchemas, options)
   const { stalledAfter } = options
   const open = new Map<Connection, number>()
   const sweep = stalledAfter && setInterval(function closeStalled () {

@@ -4,7 +4,7 @@ import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } f
 import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
 import { genReqId } from '../plugins/http/request-id.js'
 import { jsonType, noCache } from '../plugins/http/responses.js'
-import { details, type ErrorBody, type Fault } from '../schemas/errors.js'
+import { details, type ErrorBody, type Problem } from '../schemas/errors.js'
 import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
 
 /** Errors of Node's parser with a status other than 400. */
@@ -61,7 +61,7 @@ function parserError ({ code }: ConnectionError) {
 }
 
 /** A 400 for a request that does not reach a route. */
-export function invalidRequest (part: Fault['in'], message: string, path = '') {
+export function invalidRequest (part: Problem['in'], message: string, path = '') {
   return new ProtocolError(400, errorBody(invalid(part, [{ path, message }]), 400))
 }
 

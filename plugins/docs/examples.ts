@@ -1,5 +1,5 @@
-import { nameOf } from '../../schemas/component.js'
-import { details, ErrorBody, InvalidRequest, type Fault } from '../../schemas/errors.js'
+import { details, ErrorBody, InvalidRequest, type Problem } from '../../schemas/errors.js'
+import { schemaName } from '../../schemas/fields.js'
 import { errorBody, invalid } from '../http/errors.js'
 
 /** The parts of an operation in an OpenAPI document that have examples. */
@@ -18,11 +18,20 @@ interface Parameter {
 
 interface Body {
   headers?: Record<string, unknown>
-  content?: Record<string, { schema: { $ref?: string }, example?: unknown }>
+  content?: Record<string, { schema: Schema, example?: unknown }>
+}
+
+/** A schema in an OpenAPI document. */
+interface Schema {
+  $ref?: string
+  description?: string
+  examples?: unknown[]
+  required?: string[]
+  items?: Schema
 }
 
 /** The components of an OpenAPI document, by name. */
-export type Schemas = Record<string, { required?: string[], examples?: object[] }>
+export type Schemas = Record<string, Schema>
 
 /** `default` in the document stands for the responses of Node and Fastify to invalid HTTP. */
 const exampleDetails: Record<string, string> = { ...details, default: details[431] }
@@ -31,7 +40,7 @@ const exampleDetails: Record<string, string> = { ...details, default: details[43
 export function addExamples (operation: Operation, schemas: Schemas) {
   const { parameters = [], requestBody, responses } = operation
   const inPath = parameters.find(isPathInteger)
-  const required = schemas[componentOf(requestBody)]?.required
+  const required = schemas[componentOf(requestBody)]?.required ?? []
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
     const example = exampleOf(componentOf(body), status)
@@ -45,23 +54,23 @@ export function addExamples (operation: Operation, schemas: Schemas) {
   }
 
   function exampleOf (component: string, status: string) {
-    if (nameOf(component) === nameOf(ErrorBody.$id)) return { detail: exampleDetails[status] }
-    if (nameOf(component) === nameOf(InvalidRequest.$id)) return invalidExample()
+    if (schemaName(component) === schemaName(ErrorBody.$id)) return { detail: exampleDetails[status] }
+    if (schemaName(component) === schemaName(InvalidRequest.$id)) return invalidExample()
     const example = schemas[component]?.examples?.[0]
-    return example && 'id' in example && inPath?.example ? { ...example, id: inPath.example } : example
+    return Object.hasOwn(Object(example), 'id') && inPath?.example ? { ...Object(example), id: inPath.example } : example
   }
 
   /** The response to a request of this operation that is invalid in one place. */
   function invalidExample () {
     const limit = parameters.find(({ schema }) => schema.minimum !== undefined)
-    if (required) return invalidIn('body', `/${required.at(-1)}`, 'is required')
+    if (required.length > 0) return invalidIn('body', `/${required.at(-1)}`, 'is required')
     if (inPath) return invalidIn('path', `/${inPath.name}`, 'must be an integer')
     if (limit) return invalidIn('query', `/${limit.name}`, `must be at least ${limit.schema.minimum}`)
     return invalidIn('request', '', 'must be well-formed HTTP')
   }
 }
 
-function invalidIn (part: Fault['in'], path: string, message: string) {
+function invalidIn (part: Problem['in'], path: string, message: string) {
   return errorBody(invalid(part, [{ path, message }]), 400)
 }
 
@@ -72,5 +81,10 @@ function isPathInteger (parameter: Parameter) {
 /** The name of the component that a body consists of. */
 function componentOf (body?: Body) {
   const [media] = Object.values(body?.content ?? {})
-  return String(media?.schema.$ref?.split('/').at(-1))
+  return nameOf(media?.schema)
+}
+
+/** The name of the component that a schema refers to. */
+export function nameOf (schema?: Schema) {
+  return String(schema?.$ref?.split('/').at(-1))
 }

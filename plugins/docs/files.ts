@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { StartupError } from '../stores/store.js'
+import { StartupError } from '../startup.js'
 
 /** The pages by their option: the folder of their files beside a bundle, and in the packages. */
 const pages = {

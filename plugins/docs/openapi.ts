@@ -1,13 +1,13 @@
 import { posix } from 'node:path'
 import type { SwaggerTransformObject } from '@fastify/swagger'
 import fp from 'fastify-plugin'
-import { nameOf } from '../../schemas/component.js'
+import { schemaName } from '../../schemas/fields.js'
 import { compress } from '../http/compression.js'
 import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { checkOptions, metadata } from '../http/plugin.js'
 import { setHeaders } from '../http/responses.js'
-import { addExamples, type Operation, type Schemas } from './examples.js'
-import { DocsOptions } from './options.js'
+import { addExamples, nameOf, type Operation, type Schemas } from './examples.js'
+import { docsOptions, type DocsOptions } from './options.js'
 import pages from './pages.js'
 import { version } from './version.js'
 
@@ -28,7 +28,7 @@ const maxServers = 20
  * Redoc at `/redoc`. All links are relative, so that they work behind a proxy that strips a path prefix.
  */
 export default fp<DocsOptions>(async function docs (app, options) {
-  checkOptions('docs', DocsOptions, options)
+  checkOptions(app, 'docs', docsOptions, options)
   const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json' } = options
   // The relative path from the document to the base of the paths in it.
   const up = posix.relative(posix.dirname(app.prefix + document), '/') || '.'
@@ -43,11 +43,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
       components: { securitySchemes },
       servers: options.servers ?? [server],
       security: [],
-      tags: [
-        { name: 'items', description: 'Items with a name and a price' },
-        { name: 'users', description: 'Users with a name' },
-        { name: 'health', description: 'Probes for orchestrators and load balancers' }
-      ]
+      tags: []
     },
     // @fastify/swagger would parse the relative server URL as an absolute one.
     stripBasePath: false,
@@ -80,7 +76,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
 
   /** The name of a component: the short name, unless the app has a schema with this name. */
   function componentName ($id: string) {
-    const name = nameOf($id)
+    const name = schemaName($id)
     return app.getSchema(name) === undefined ? name : $id
   }
 }, metadata('docs'))
@@ -89,7 +85,13 @@ export default fp<DocsOptions>(async function docs (app, options) {
 interface Document {
   components: { schemas: Schemas, securitySchemes?: object }
   tags: { name: string, description?: string }[]
-  paths: Record<string, Record<string, Operation & { operationId?: string, tags?: string[], security?: object[] }>>
+  paths: Record<string, Record<string, DocumentedOperation>>
+}
+
+interface DocumentedOperation extends Operation {
+  operationId?: string
+  tags?: string[]
+  security?: object[]
 }
 
 /**
@@ -100,10 +102,10 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
   const { components } = document
   const operations = Object.values(document.paths).flatMap(path => Object.values(path))
-  describeVersions(document.tags, operations.flatMap(({ tags = [] }) => tags))
+  describeTags(document, operations)
   const ids = operations.map(({ operationId }) => operationId)
   for (const operation of operations) {
-    const shortId = nameOf(operation.operationId)
+    const shortId = schemaName(operation.operationId)
     if (!ids.includes(shortId)) operation.operationId = shortId
     if (operation.responses[401]?.headers?.['WWW-Authenticate'] && !operation.security) {
       operation.security = [{ bearer: [] }]
@@ -115,10 +117,12 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   return document as object
 }
 
-/** Describes the tags of further prefixes, such as `items (/api/v1)`, like the tag without a prefix. */
-function describeVersions (tags: Document['tags'], used: string[]) {
-  for (const name of new Set(used)) {
-    const tag = tags.find(tag => name.startsWith(`${tag.name} (`))
-    if (tag) tags.push({ ...tag, name })
+/** Describes the tags of collections like their records, and then that of the probes. */
+function describeTags ({ tags, components }: Document, operations: DocumentedOperation[]) {
+  for (const name of new Set(operations.flatMap(({ tags = [] }) => tags))) {
+    const bodies = operations.filter(({ tags }) => tags?.includes(name)).flatMap(({ responses }) => Object.values({ ...responses[200]?.content, ...responses[201]?.content }))
+    const description = bodies.map(({ schema }) => components.schemas[nameOf(schema.items ?? schema)]?.description).find(Boolean)
+    if (description && !tags.some(tag => tag.name === name)) tags.push({ name, description })
   }
+  if (operations.some(({ tags }) => tags?.includes('health'))) tags.push({ name: 'health', description: 'Probes for orchestrators and load balancers' })
 }

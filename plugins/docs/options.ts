@@ -1,5 +1,5 @@
-import { Type, type Static } from '@sinclair/typebox'
-import { custom } from '../http/plugin.js'
+import { Type } from '@sinclair/typebox'
+import { custom, type OptionSchemas } from '../http/plugin.js'
 
 const Text = Type.Optional(Type.String({ minLength: 1 }))
 
@@ -13,25 +13,35 @@ type SecurityScheme =
   | { type: 'openIdConnect', openIdConnectUrl: string, description?: string }
 
 /** Options of the plugin `docs`. */
-export const DocsOptions = Type.Object({
+export interface DocsOptions {
   /** Title of the document and of the pages. */
-  title: Text,
+  title?: string
   /** Description in the document. */
-  description: Text,
+  description?: string
   /** Version of your API. */
-  version: Text,
+  version?: string
   /** Servers of your API. A relative URL starts from the document. Default: the server of the document. */
-  servers: Type.Optional(Type.Array(Type.Object({ url: Type.String(), description: Type.Optional(Type.String()) }))),
+  servers?: { url: string, description?: string }[]
   /** Security schemes by name, for the `security` of your routes and the option `securityScheme` of `auth`. */
-  securitySchemes: Type.Optional(Type.Record(Type.String(), Type.Unsafe<SecurityScheme>(Type.Object({ type: Type.String() })))),
+  securitySchemes?: Record<string, SecurityScheme>
   /** Path of the document. Default: `/openapi.json`. */
-  document: Type.Optional(custom<string>('a path such as /openapi.json', isPath)),
+  document?: string
   /** Path of Swagger UI, or `false`. Default: `/docs`. */
-  swaggerUi: Type.Optional(custom<string | false>('a path such as /docs, or false', value => value === false || isPath(value))),
+  swaggerUi?: string | false | undefined
   /** Path of Redoc, or `false`. Default: `/redoc`. */
-  redoc: Type.Optional(custom<string | false>('a path such as /redoc, or false', value => value === false || isPath(value)))
-})
-export type DocsOptions = Static<typeof DocsOptions>
+  redoc?: string | false | undefined
+}
+
+export const docsOptions: OptionSchemas<DocsOptions> = {
+  title: Text,
+  description: Text,
+  version: Text,
+  servers: Type.Optional(Type.Array(Type.Object({ url: Type.String(), description: Type.Optional(Type.String()) }))),
+  securitySchemes: Type.Optional(Type.Record(Type.String(), Type.Object({ type: Type.String() }))),
+  document: Type.Optional(custom('a path such as /openapi.json', isPath)),
+  swaggerUi: Type.Optional(custom('a path such as /docs, or false', value => value === false || isPath(value))),
+  redoc: Type.Optional(custom('a path such as /redoc, or false', value => value === false || isPath(value)))
+}
 
 function isPath (value: unknown) {
   return typeof value === 'string' && path.test(value)

@@ -1,26 +1,32 @@
 import type { verifyBearerAuthFactory } from '@fastify/bearer-auth'
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { invalid, unauthorized } from '../http/errors.js'
-import { callback, checkOptions, metadata, ownDecorator } from '../http/plugin.js'
-import { StartupError } from '../stores/store.js'
+import { callback, checkOptions, metadata, ownDecorator, type OptionSchemas } from '../http/plugin.js'
+import { StartupError } from '../startup.js'
 import type { RateLimiter } from './rate-limit.js'
 import { parseTokens, readTokens, watchTokens, type Tokens } from './tokens.js'
 
 /** Options of the plugin `auth`. At least one of them is needed. */
-export const AuthOptions = Type.Object({
+export interface AuthOptions {
   /** Tokens that are accepted, each `TOKEN` or `NAME:TOKEN`. */
-  tokens: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
+  tokens?: string[] | undefined
   /** A file with more tokens, one per line. Changes take effect within a second. */
-  file: Type.Optional(Type.String({ minLength: 1 })),
+  file?: string | undefined
   /** Returns whether a token is valid. Replaces `tokens` and `file`. */
-  check: Type.Optional(callback<(token: string, request: FastifyRequest) => boolean | Promise<boolean>>()),
+  check?: (token: string, request: FastifyRequest) => boolean | Promise<boolean>
   /** Name of the security scheme in your OpenAPI document, for the routes of this scope. It must be defined there. */
+  securityScheme?: string
+}
+
+const optionSchemas: OptionSchemas<AuthOptions> = {
+  tokens: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
+  file: Type.Optional(Type.String({ minLength: 1 })),
+  check: Type.Optional(callback),
   securityScheme: Type.Optional(Type.String({ minLength: 1 }))
-})
-export type AuthOptions = Static<typeof AuthOptions>
+}
 
 /** The `detail` for credentials such as `Basic dXNlcjpwYXNz`, and for a token without a scheme. */
 const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token`
@@ -31,7 +37,7 @@ const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token
  * address; once the address has used up the limit, no token from it is checked.
  */
 export default fp<AuthOptions>(async function auth (app, options) {
-  checkOptions('auth', AuthOptions, options)
+  checkOptions(app, 'auth', optionSchemas, options)
   const { tokens = [], file, check, securityScheme } = options
   const isInner = app.hasRequestDecorator('bearerToken')
   if (!isInner) await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })

@@ -1,19 +1,20 @@
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 import { rateHeaders } from '../http/responses.js'
 
 /** Options of the plugin `cors`. */
-export const CorsOptions = Type.Object({
+export interface CorsOptions {
   /** Origins whose pages may use the API, such as `https://example.com`, or `*` for all. */
-  origins: Type.Array(Type.String())
-})
-export type CorsOptions = Static<typeof CorsOptions>
+  origins: string[]
+}
+
+const optionSchemas: OptionSchemas<CorsOptions> = { origins: Type.Array(Type.String()) }
 
 /** Allows pages of other origins to use the service and to read its response headers. */
 export default fp<CorsOptions>(async function cors (app, options) {
-  checkOptions('cors', CorsOptions, options)
+  checkOptions(app, 'cors', optionSchemas, options)
   const { origins } = options
   // @fastify/cors answers every OPTIONS request, also one that is not a preflight.
   app.addHook('onRequest', function setAllow (request, reply, done) {
@@ -23,7 +24,7 @@ export default fp<CorsOptions>(async function cors (app, options) {
 
   await app.register(import('@fastify/cors'), {
     origin: origins.includes('*') ? '*' : origins,
-    methods: ['GET', 'HEAD', 'POST', 'DELETE'],
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     exposedHeaders: ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id', ...Object.keys(rateHeaders)],
     maxAge: 600,
     strictPreflight: false // @fastify/cors would answer an OPTIONS request that is not a preflight in its own format

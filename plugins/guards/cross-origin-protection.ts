@@ -1,22 +1,23 @@
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { crossOriginRejected } from '../http/errors.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 
 /** Options of the plugin `crossOriginProtection`. */
-export const CrossOriginProtectionOptions = Type.Object({
+export interface CrossOriginProtectionOptions {
   /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
-  origins: Type.Optional(Type.Array(Type.String()))
-})
-export type CrossOriginProtectionOptions = Static<typeof CrossOriginProtectionOptions>
+  origins?: string[] | undefined
+}
+
+const optionSchemas: OptionSchemas<CrossOriginProtectionOptions> = { origins: Type.Optional(Type.Array(Type.String())) }
 
 /**
  * Rejects requests that a browser sends from a page of another origin, on all routes of its scope, unless the method is
  * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
 export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, options) {
-  checkOptions('crossOriginProtection', CrossOriginProtectionOptions, options)
+  checkOptions(app, 'crossOriginProtection', optionSchemas, options)
   const { origins = [] } = options
   if (origins.includes('*')) return
 

@@ -1,18 +1,19 @@
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { unavailable } from '../http/errors.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 
 /** Options of the plugin `loadShedding`. */
-export const LoadSheddingOptions = Type.Object({
+export interface LoadSheddingOptions {
   /** Event loop delay above which requests are answered with 503, in milliseconds. */
-  maxEventLoopDelay: Type.Number({ minimum: 1 })
-})
-export type LoadSheddingOptions = Static<typeof LoadSheddingOptions>
+  maxEventLoopDelay: number
+}
+
+const optionSchemas: OptionSchemas<LoadSheddingOptions> = { maxEventLoopDelay: Type.Number({ minimum: 1 }) }
 
 /** Answers 503 at once on all routes of its scope while the event loop is delayed. */
 export default fp<LoadSheddingOptions>(async function loadShedding (app, options) {
-  checkOptions('loadShedding', LoadSheddingOptions, options)
+  checkOptions(app, 'loadShedding', optionSchemas, options)
   const { maxEventLoopDelay } = options
   await app.register(import('@fastify/under-pressure'), {
     maxEventLoopDelay,

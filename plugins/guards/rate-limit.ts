@@ -1,23 +1,27 @@
 import { createHash } from 'node:crypto'
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { tooManyRequests } from '../http/errors.js'
-import { checkOptions, metadata } from '../http/plugin.js'
-import { loadOptional } from '../stores/optional-package.js'
-import { StartupError } from '../stores/store.js'
+import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
+import { loadOptional, StartupError } from '../startup.js'
 import { MemoryStore } from './rate-limit-store.js'
 
 /** Options of the plugin `rateLimit`. */
-export const RateLimitOptions = Type.Object({
+export interface RateLimitOptions {
   /** Maximum number of requests per client and time window. */
-  max: Type.Integer({ minimum: 1 }),
+  max: number
   /** Length of the time window, in milliseconds. Default: 60000. */
-  timeWindow: Type.Optional(Type.Integer({ minimum: 1 })),
+  timeWindow?: number
   /** URL of a Redis server that all instances count requests in. Default: each instance counts in memory. */
+  redis?: string | undefined
+}
+
+const optionSchemas: OptionSchemas<RateLimitOptions> = {
+  max: Type.Integer({ minimum: 1 }),
+  timeWindow: Type.Optional(Type.Integer({ minimum: 1 })),
   redis: Type.Optional(Type.String({ pattern: '^rediss?://', expected: 'a URL such as redis://host:6379' }))
-})
-export type RateLimitOptions = Static<typeof RateLimitOptions>
+}
 
 /** The decorator `rateLimiter`, for plugins that authenticate. Each function throws a 429. */
 export interface RateLimiter {
@@ -35,7 +39,7 @@ const redisTimeout = 500
  * IP address. Once an address has used up its limit, all its requests get 429, and `auth` does not check their tokens.
  */
 export default fp<RateLimitOptions>(async function rateLimit (app, options) {
-  checkOptions('rateLimit', RateLimitOptions, options)
+  checkOptions(app, 'rateLimit', optionSchemas, options)
   // The functions of the package would be those of the outer limit.
   if (app.hasDecorator('createRateLimit')) {
     throw new StartupError('The plugin rateLimit cannot be registered in a scope that has @fastify/rate-limit or rateLimit already.')

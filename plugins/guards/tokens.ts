@@ -1,7 +1,7 @@
 import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import { namedToken } from '../../schemas/config.js'
-import { StartupError } from '../stores/store.js'
+import { StartupError } from '../startup.js'
 
 /** Tokens, and the names of those that have one. */
 export type Tokens = Map<string, string | undefined>

@@ -1,24 +1,53 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
+import { Type, type TObject, type TSchema } from '@sinclair/typebox'
+import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 import fp from 'fastify-plugin'
-import errors from './errors.js'
-import guardResponses from './guard-responses.js'
+import { schemaId, schemaName } from '../../schemas/fields.js'
+import errors, { invalid } from './errors.js'
 import jsonBody from './json-body.js'
-import operationIds from './operation-ids.js'
 import { metadata } from './plugin.js'
-import prefixParameters from './prefix-parameters.js'
-import swaggerTransform from './swagger-transform.js'
-import validation from './validation.js'
+import { parts, problemsOf } from './problems.js'
+import { failures, rateHeaders } from './responses.js'
+import { validatorOf } from './validator.js'
+
+/** The schema of one of our routes. */
+interface RouteSchema {
+  operationId?: string
+  tags?: string[]
+  params?: TObject
+  response?: Record<string, TSchema>
+}
 
 const applied = Symbol('api defaults')
 
-/** Body parsing, validation and errors for the routes of a scope, independent of what the host uses for its own routes. */
+/**
+ * Body parsing, validation and errors for the routes of a scope, whatever compilers, Ajv options and shared schemas the host
+ * uses for its own routes. Completes the schemas of the routes.
+ */
 const apiDefaults = fp(async function apiDefaults (app) {
+  const isDefault = app.prefix === '' || app.prefix === '/api'
+  const suffix = isDefault ? '' : suffixOf(app.prefix)
   app.decorate(applied, true)
-  app.register(operationIds)
-  app.register(prefixParameters)
-  app.register(guardResponses)
-  app.register(swaggerTransform)
-  app.register(validation)
+  app.setReplySerializer(body => JSON.stringify(body))
+
+  app.addHook('onRoute', function completeRoute (route) {
+    const schema = { ...route.schema } as RouteSchema
+    /* c8 ignore next -- only some versions of Fastify do */
+    if (schema.operationId?.startsWith(schemaId(''))) return // Fastify calls it again for the HEAD route of a GET route
+    route.schema = {
+      ...schema,
+      // Unique operation ids, and tags for each API version. `docs` removes our namespace again.
+      operationId: schemaId(`${schema.operationId}${suffix}`),
+      tags: schema.tags?.map(tag => isDefault ? tag : `${tag} (${app.prefix})`),
+      // @fastify/swagger documents the parameters of a prefix, such as `/:tenant/api`, only if the route has none.
+      ...schema.params && { params: withParametersOf(route.url, schema.params) },
+      response: withGuards(app, String(route.method), { ...schema.response })
+    }
+    route.config = { swaggerTransform: transform, ...route.config }
+    route.validatorCompiler = definition => compileValidator(this, definition)
+    route.serializerCompiler = () => JSON.stringify // stores return JSON, so only errors are left to serialize
+  })
+
   app.register(errors)
   app.register(jsonBody)
 }, metadata('api-defaults'))
@@ -26,4 +55,89 @@ const apiDefaults = fp(async function apiDefaults (app) {
 /** Applies the defaults to a scope, unless a parent scope has them. */
 export async function applyApiDefaults (app: FastifyInstance) {
   if (!app.hasDecorator(applied)) await app.register(apiDefaults)
+}
+
+/** Compiles the validator of one part of a request. The body of a PUT or PATCH is validated when the record is known. */
+function compileValidator (app: FastifyInstance, definition: Parameters<FastifySchemaCompiler<FastifySchema>>[0]): ReturnType<FastifySchemaCompiler<FastifySchema>> {
+  const given = definition.schema as TObject
+  const part = parts[definition.httpPart as keyof typeof parts]
+  if (part === 'body' && ['PUT', 'PATCH'].includes(definition.method)) return () => true
+  const schema = given.$ref ? app.getSchema(given.$ref) as TObject : part === 'headers' ? withLowerCaseNames(given) : given
+  const validate = validatorOf(schema)
+  const check = (data: unknown) => validate(data) || { error: invalid(part, problemsOf(validate.errors)) }
+  if (part === 'body') return check
+  const { properties } = schema
+  const names = Object.keys(properties)
+  const integers = names.filter(name => properties[name]?.type === 'integer')
+  const isOptional = validate({})
+  return data => {
+    // Most requests have none of the optional parameters.
+    if (isOptional && names.every(name => data[name] === undefined)) return true
+    readIntegers(data, integers)
+    return check(pick(data, names))
+  }
+}
+
+/** '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'. */
+function suffixOf (prefix: string) {
+  return prefix
+    .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
+    .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
+}
+
+function withParametersOf (url: string, params: TObject) {
+  const inUrl = Array.from(url.matchAll(/(?<!:):(\w+)/g), ([, name = '']) => [name, Type.String()])
+  return Type.Object({ ...Object.fromEntries(inUrl), ...params.properties })
+}
+
+/** Adds the responses of the guards of a scope, which are detected by their decorators. */
+function withGuards (app: FastifyInstance, method: string, responses: Record<string, TSchema>) {
+  const isLimited = app.hasDecorator('rateLimiter')
+  const limited = Object.entries(responses).map(([status, schema]) =>
+    [status, isLimited && status.startsWith('2') ? { ...schema, headers: { ...schema.headers, ...rateHeaders } } : schema])
+  return {
+    ...Object.fromEntries(limited),
+    ...app.hasRequestDecorator('bearerToken') && { 401: failures[401] },
+    ...app.hasDecorator('crossOriginProtection') && method !== 'GET' && method !== 'HEAD' && { 403: failures[403] },
+    ...isLimited && { 429: failures[429] }
+  }
+}
+
+/**
+ * Keeps the document of a host valid: our routes are documented as they are, whatever the `transform` of the host expects,
+ * and without examples in Swagger 2.0, which does not have the keyword `examples`.
+ */
+const transform: NonNullable<FastifyDynamicSwaggerOptions['transform']> = function transform ({ schema, url, ...document }) {
+  if (!('swaggerObject' in document)) return { schema, url }
+  for (const [name, definition] of Object.entries<{ title?: string, examples?: unknown }>({ ...document.swaggerObject.definitions })) {
+    if ([name, definition.title].some(text => text !== schemaName(text))) delete definition.examples
+  }
+  return { schema: JSON.parse(JSON.stringify(schema), (key, value) => key === 'examples' ? undefined : value), url }
+}
+
+const lowerCase = (name: string) => name.toLowerCase()
+
+/** Header names are in lower case in a request. */
+function withLowerCaseNames ({ properties, required = [], ...schema }: TObject) {
+  const named = Object.entries(properties).map(([name, property]) => [lowerCase(name), property])
+  return { ...schema, properties: Object.fromEntries(named), required: required.map(lowerCase) } as TObject
+}
+
+/** Copies the named properties. The others stay in the request, because a hook of the host may need them. */
+function pick (data: Record<string, unknown>, names: string[]) {
+  const picked: Record<string, unknown> = {}
+  for (const name of names) picked[name] = data[name]
+  return picked
+}
+
+/**
+ * Converts parameters to numbers if the schema requires an integer and they consist of decimal digits. The validator
+ * rejects all others. An integer beyond the largest number is still an integer.
+ */
+function readIntegers (data: Record<string, unknown>, names: string[]) {
+  for (const name of names) {
+    const text = data[name]
+    if (typeof text !== 'string' || !/^-?\d+$/.test(text)) continue
+    data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
+  }
 }

@@ -5,9 +5,9 @@ import createError from '@fastify/error'
 import type { ErrorObject } from 'ajv'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, Fault, InvalidRequest } from '../../schemas/errors.js'
-import { checkOptions, metadata, NoOptions } from './plugin.js'
-import { hostFaults } from './faults.js'
+import { details, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
+import { metadata } from './plugin.js'
+import { hostProblems } from './problems.js'
 import { noCache } from './responses.js'
 
 /** Status and `detail` of the errors that stores throw. */
@@ -29,7 +29,7 @@ interface Thrown extends Error {
   statusCode?: number
   status?: number
   headers?: Record<string, string>
-  faults?: Fault[]
+  problems?: Problem[]
   path?: string
   /** Set by Fastify if the request does not match a schema of the host. */
   validation?: ErrorObject[]
@@ -68,23 +68,23 @@ export const unauthorized = (detail: string): Error => new UnauthorizedError(det
 export const unavailable = (detail: string): Error => new UnavailableError(detail)
 
 /** Creates a 400 error for the problems in one part of a request. */
-export function invalid (part: Fault['in'], faults: Omit<Fault, 'in'>[]): Error & { faults: Fault[] } {
-  const reasons = faults.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`)
+export function invalid (part: Problem['in'], problems: Omit<Problem, 'in'>[]): Error & { problems: Problem[] } {
+  const reasons = problems.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`)
   const error = new InvalidRequestError(`Invalid ${part}: ${reasons.join(', ')}.`)
-  return Object.assign(error, { faults: faults.map(fault => ({ in: part, ...fault })) })
+  return Object.assign(error, { problems: problems.map(problem => ({ in: part, ...problem })) })
 }
 
 /** The response body for an error. It contains no details of an internal error. */
-export function errorBody (error: Thrown, status: number): ErrorBody & { code?: string, errors?: Fault[] } {
-  const { code = '', faults, path = '', message } = error
+export function errorBody (error: Thrown, status: number): ErrorBody & { code?: string, errors?: Problem[] } {
+  const { code = '', problems, path = '', message } = error
   const detail = storeErrors[code]?.detail
   if (detail) return { detail }
   if (status >= 500) return { detail: code === 'ERR_UNAVAILABLE' ? message : status === 500 ? details[500] : STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
   if (code === 'ERR_NOT_STORABLE') return errorBody(invalid('body', [{ path, message }]), status)
-  if (faults) return { detail: message, errors: faults }
+  if (problems) return { detail: message, errors: problems }
   const ofHost = hostCode.test(code) && { code }
-  if (status === 400) return { ...hostFaults(error), ...ofHost }
+  if (status === 400) return { ...hostProblems(error), ...ofHost }
   return { detail: message || String(STATUS_CODES[status]), ...ofHost }
 }
 
@@ -95,9 +95,8 @@ const hostCode = /^(?!FST_|ERR_|$)|^FST_ERR_VALIDATION$/
  * Answers every error with JSON that has a `detail`. The body is sent as a plain object, because Fastify passes an
  * `Error` on to the error handler of the parent scope.
  */
-export default fp(async function errors (app, options) {
-  checkOptions('errors', NoOptions, options)
-  for (const schema of [ErrorBody, Fault, InvalidRequest]) app.addSchema(schema)
+export default fp(async function errors (app) {
+  for (const schema of [ErrorBody, Problem, InvalidRequest]) if (!app.getSchema(String(schema.$id))) app.addSchema(schema)
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)

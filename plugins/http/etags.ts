@@ -79,13 +79,13 @@ function opaque (tag: string) {
 }
 
 /** Sends a record, a 304 if the client has it already, or a 404. */
-export function sendRecord (request: FastifyRequest, reply: FastifyReply, found: MaybePromise<string | undefined>) {
+export function sendRecord (request: FastifyRequest, reply: FastifyReply, found: MaybePromise<string | undefined | null>) {
   if (found instanceof Promise) return found.then(record => sendFound(request, reply, record))
   return sendFound(request, reply, found)
 }
 
-function sendFound (request: FastifyRequest, reply: FastifyReply, record?: string) {
-  if (record === undefined) throw notFound()
+function sendFound (request: FastifyRequest, reply: FastifyReply, record?: string | null) {
+  if (record === undefined || record === null) throw notFound()
   if (isNotModified(request, reply, etagOf(record))) return sendNotModified(request, reply)
   setHeaders(request, reply)
   return record

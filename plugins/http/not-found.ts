@@ -2,15 +2,13 @@ import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest 
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { sendError } from './errors.js'
-import { checkOptions, metadata, NoOptions } from './plugin.js'
+import { metadata } from './plugin.js'
 
 /** The `detail` for an unknown path. It differs from the one for an unknown record. */
 const unknownPath = 'Path not found'
 
 /** Answers 404 for an unknown path, OPTIONS with the methods of the path, and 405 for a method that it does not support. */
-const notFound = fp(async function notFound (app, options) {
-  checkOptions('notFound', NoOptions, options)
-
+const notFound = fp(async function notFound (app) {
   // preParsing runs before the body is read. (Fastify accepts any hook here; its types list only two.)
   app.setNotFoundHandler({ preParsing: onNotFound } as object, onNotFound)
 

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { PageQuery } from '../../schemas/pagination.js'
+import type { PageQuery } from '../../schemas/fields.js'
 import { invalid } from './errors.js'
 import { isNotModified, listEtag, sendNotModified } from './etags.js'
 import { queryOf, urlWithQuery } from './paths.js'

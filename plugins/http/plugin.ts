@@ -1,8 +1,8 @@
-import { Type, type TObject } from '@sinclair/typebox'
-import { Ajv } from 'ajv'
+import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
-import { StartupError } from '../stores/store.js'
-import { fault } from './faults.js'
+import { StartupError } from '../startup.js'
+import { problemsOf } from './problems.js'
+import { createAjv } from './validator.js'
 
 /** What our plugins tell Fastify: their name, and the versions of Fastify that they support, as in package.json. */
 export function metadata (name: string) {
@@ -15,41 +15,46 @@ export function ownDecorator<T> (app: FastifyInstance, name: string, method: key
   return typeof Object(decorator)[method] === 'function' ? decorator as T : undefined
 }
 
+/** The schemas of the options of a plugin, by name. */
+export type OptionSchemas<T> = { [K in keyof Required<T>]: TSchema }
+
 /** The schema of an option that is not JSON, such as a function. The error message is "must be" and what is expected. */
-export function custom<T> (expected: string, is: (value: unknown) => boolean) {
-  return Type.Unsafe<T>({ expected, is })
+export function custom (expected: string, is: (value: unknown) => boolean) {
+  return Type.Unsafe({ expected, is })
 }
 
 /** The schema of an option that is a function. */
-export function callback<T> () {
-  return custom<T>('a function', value => typeof value === 'function')
-}
-
-/** Options of a plugin without options. */
-export const NoOptions = Type.Object({})
+export const callback = custom('a function', value => typeof value === 'function')
 
 /** Options that Fastify reads and passes on to the plugin. */
 const optionsOfFastify = ['prefix', 'logLevel', 'logSerializers']
 
-let ajv: Ajv | undefined
+let ajv: ReturnType<typeof createAjv> | undefined
 
-/** Throws one error that lists all invalid and unknown options of a plugin. */
-export function checkOptions (plugin: string, schema: TObject, options: object) {
-  ajv ??= new Ajv({
-    allErrors: true,
-    verbose: true,
-    meta: false,
-    validateSchema: false,
+/**
+ * Throws one error that lists all invalid options of a plugin. Unknown options are ignored, because a host may pass the same
+ * options to all plugins; one that looks like a known option is logged.
+ */
+export function checkOptions<T extends object> (app: FastifyInstance, plugin: string, schemas: OptionSchemas<T>, options: T) {
+  ajv ??= createAjv({
     code: { optimize: false }, // each validator runs only a few times
     keywords: ['expected', { keyword: 'is', validate: (is: (value: unknown) => boolean, value: unknown) => is(value) }]
   })
-  const validate = ajv.compile(schema)
+  const validate = ajv.compile(Type.Object(schemas))
   validate(options)
-  const invalid = (validate.errors ?? []).map(fault).map(({ path, message }) => `${path.slice(1)} ${message}`)
-  const names = Object.keys(schema.properties)
-  const unknown = Object.keys(options)
-    .filter(name => !names.includes(name) && !optionsOfFastify.includes(name))
-    .map(name => `${name} is not an option; ${names.length > 0 ? `the options are ${names.join(', ')}` : 'there are no options'}`)
-  const faults = [...invalid, ...unknown]
-  if (faults.length > 0) throw new StartupError(`Invalid options of the plugin ${plugin}: ${faults.join('. ')}.`)
+  const problems = problemsOf(validate.errors).map(({ path, message }) => `${path.slice(1)} ${message}`)
+  if (problems.length > 0) throw new StartupError(`Invalid options of the plugin ${plugin}: ${problems.join('. ')}.`)
+  const names = [...Object.keys(schemas), ...optionsOfFastify]
+  for (const name of Object.keys(options).filter(name => !names.includes(name))) {
+    const nearest = names.find(known => isSimilar(name.toLowerCase(), known.toLowerCase()))
+    if (nearest) app.log.warn(`The plugin ${plugin} has no option ${name}. Did you mean ${nearest}?`)
+  }
+}
+
+/** Returns whether two words differ in case, in one letter, or in the order of two neighbors. */
+function isSimilar (one: string, other: string) {
+  const start = [...one].findIndex((letter, n) => letter !== other[n])
+  if (start === -1) return other.length - one.length <= 1
+  const rests = (skipOne: number, skipOther: number) => one.slice(start + skipOne) === other.slice(start + skipOther)
+  return rests(1, 0) || rests(0, 1) || rests(1, 1) || (one[start] === other[start + 1] && one[start + 1] === other[start] && rests(2, 2))
 }

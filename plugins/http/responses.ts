@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { Type, type SchemaOptions, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ref } from '../../schemas/component.js'
+import { ref } from '../../schemas/fields.js'
 import { ErrorBody, InvalidRequest } from '../../schemas/errors.js'
 
 /** The content type of every response except the documentation pages. */

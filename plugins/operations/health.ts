@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { unavailable } from '../http/errors.js'
-import { checkOptions, metadata, NoOptions } from '../http/plugin.js'
+import { metadata } from '../http/plugin.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
 
 /** The decorators of the plugin `health`. */
@@ -22,8 +22,7 @@ const logLevel = 'warn'
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
 /** Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). */
-export default fp(async function health (app, options) {
-  checkOptions('health', NoOptions, options)
+export default fp(async function health (app) {
   const checks: Check[] = [isClosing]
   let closing = false
 

@@ -1,8 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
@@ -15,20 +15,24 @@ export interface Metrics {
 }
 
 /** Options of the plugin `metrics`. */
-export const MetricsOptions = Type.Object({
+export interface MetricsOptions {
   /** Port for Prometheus metrics at `/metrics`; `0` for any free port. */
-  port: Type.Integer({ minimum: 0, maximum: 65535 }),
+  port: number
   /** Address to listen on. Default: `127.0.0.1`. */
+  host?: string
+}
+
+const optionSchemas: OptionSchemas<MetricsOptions> = {
+  port: Type.Integer({ minimum: 0, maximum: 65535 }),
   host: Type.Optional(Type.String({ minLength: 1 }))
-})
-export type MetricsOptions = Static<typeof MetricsOptions>
+}
 
 /** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
 /** Serves Prometheus metrics on their own port, so that they are not public by accident. */
 export default fp<MetricsOptions>(async function metrics (app, options) {
-  checkOptions('metrics', MetricsOptions, options)
+  checkOptions(app, 'metrics', optionSchemas, options)
   const { port, host = '127.0.0.1' } = options
   const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
   const registry = new Registry()
@@ -56,7 +60,7 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   })
 
   const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
-  gauge('store_records', 'Number of records, estimated beyond 10,000 in a database', ['collection'], async add => {
+  gauge('store_records', 'Number of records, counted up to 10,001 in a database', ['collection'], async add => {
     for (const { collection, size } of sizes) add({ collection }, await size())
   })
 
@@ -122,13 +126,13 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
 
   function timed<T extends HasId> (collection: string, store: Store<T>): Store<T> {
     return {
-      schema: store.schema,
+      ...store,
       append: time('append', store.append),
       first: time('first', store.first),
       list: time('list', store.list),
       page: time('page', store.page),
       removeFirst: time('removeFirst', store.removeFirst),
-      size: store.size,
+      ...store.replaceFirst && { replaceFirst: time('replaceFirst', store.replaceFirst) },
       ...store.version && { version: time('version', store.version) }
     }
 

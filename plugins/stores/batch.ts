@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
-import { StoreUnavailableError } from './store.js'
+import { StoreUnavailableError } from './errors.js'
 
 /** Maximum number of calls in a batch, and of bytes. */
 const batchCalls = 64

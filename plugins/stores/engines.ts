@@ -1,8 +1,9 @@
 import { memory } from './memory.js'
-import { StartupError, type Engine, type EngineOptions } from './store.js'
+import { StartupError } from '../startup.js'
+import type { Engine, EngineOptions } from './store.js'
 
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
-export async function engineAt (address: string, limits: EngineOptions): Promise<Engine> {
+export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
   if (address === 'memory') return { open: memory, start () {}, check () {}, close () {} }
   if (address.startsWith('sqlite:')) {
     const { sqlite } = await import('./sqlite.js')

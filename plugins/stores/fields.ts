@@ -1,5 +1,5 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { StartupError } from './store.js'
+import fastJson from 'fast-json-stringify'
 
 /** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
@@ -9,35 +9,36 @@ export interface Field {
   name: string
   type: FieldType
   isOptional: boolean
+  /** The values that it can have, if they are strings or numbers. */
+  values?: (string | number)[] | undefined
 }
-
-const jsonTypes = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']
 
 /** The fields of a record, in the order of its schema. */
 export function fieldsOf ({ properties, required = [] }: TObject): Field[] {
   return Object.entries(properties).map(([name, schema]) => {
-    const foreign = foreignType(schema)
-    if (foreign) throw new StartupError(`The field ${name} cannot be stored: ${foreign} is not a JSON type.`)
-    return { name, type: typeOf(schema), isOptional: !required.includes(name) }
+    const type = typeOf(schema)
+    return { name, type, isOptional: !required.includes(name), values: type === 'string' || type === 'integer' || type === 'number' ? valuesOf(schema) : undefined }
   })
 }
 
-function typeOf ({ type, anyOf = [], nullable, minimum, maximum }: TSchema): FieldType {
+function typeOf ({ type, anyOf = [], nullable }: TSchema): FieldType {
   if (nullable) return 'json' // SQL null means that the field is absent
-  if (type === 'number' || type === 'string' || type === 'boolean') return type
-  if (type === 'integer') return minimum >= Number.MIN_SAFE_INTEGER && maximum <= Number.MAX_SAFE_INTEGER ? type : 'number'
+  if (type === 'number' || type === 'string' || type === 'boolean' || type === 'integer') return type
   const [common = 'json', ...others] = new Set<FieldType>(anyOf.map(typeOf))
   return others.length === 0 ? common : 'json'
 }
 
-/** The first type in a schema, also in nested ones, that JSON does not have. */
-function foreignType (schema: TSchema): string | undefined {
-  const { type = [], properties = {}, patternProperties = {}, additionalProperties, items, anyOf, allOf } = schema
-  const foreign = [type].flat().find(name => !jsonTypes.includes(name))
-  const nested = [Object.values(properties), Object.values(patternProperties), additionalProperties, items, anyOf, allOf].flat(2)
-  return foreign ?? nested.filter(isSchema).map(foreignType).find(Boolean)
+/** The values of an enumeration: `enum`, `const`, or a union of these. */
+function valuesOf (schema: TSchema): (string | number)[] | undefined {
+  if ('const' in schema) return [schema.const]
+  if (schema.enum) return schema.enum
+  const values = schema.anyOf?.map(valuesOf)
+  return values?.includes(undefined) ? undefined : values?.flat()
 }
 
-function isSchema (value: unknown): value is TSchema {
-  return typeof value === 'object' && value !== null
+/** Returns a function that encodes a record as JSON: the fields of its schema, in order, as `JSON.stringify` writes them. */
+export function encoderOf (schema: TObject): (record: object) => string {
+  // Only the types are passed on: with `required` fast-json-stringify changes the order, with `default` and `format` the values.
+  const properties = fieldsOf(schema).map(({ name, type }) => [name, type === 'json' ? {} : { type }])
+  return fastJson({ type: 'object', properties: Object.fromEntries(properties) })
 }

@@ -1,5 +1,7 @@
 import { hash } from 'node:crypto'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, type HasId, type Store } from './store.js'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError } from './errors.js'
+import type { HasId, NewRecord } from './store.js'
 
 /** How long a key is valid, in milliseconds. */
 const lifetime = 24 * 60 * 60 * 1000
@@ -28,22 +30,20 @@ export function previousId (use: KeyUse | undefined, digest: string) {
   return use?.id
 }
 
-/** Rejects a call with a key while another call with the same key is in progress. */
-export function oneCallPerKey<T extends HasId> (append: Store<T>['append']): Store<T>['append'] {
-  const inUse = new Set<string>()
+/** Makes a call with a key wait for another call with the same key, not longer than the timeout, as a call on another instance does. */
+export function oneCallPerKey<T extends HasId> (append: (record: NewRecord<T>, key?: string) => Promise<string>, timeout: number): typeof append {
+  const inUse = new Map<string, Promise<unknown>>()
 
-  return function appendOneAtATime (record, key) {
-    return key === undefined ? append(record) : appendWithKey(record, key)
-  }
-
-  async function appendWithKey (...[record, key]: Required<Parameters<typeof append>>) {
-    if (inUse.has(key)) throw new IdempotencyKeyInUseError()
-    inUse.add(key)
-    try {
-      return await append(record, key)
-    } finally {
-      inUse.delete(key)
+  return async function appendOneAtATime (record, key) {
+    if (key === undefined) return append(record)
+    const deadline = Date.now() + timeout
+    for (let other = inUse.get(key); other; other = inUse.get(key)) {
+      const isOver = await Promise.race([other.then(() => false, () => false), sleep(deadline - Date.now(), true, { ref: false })])
+      if (isOver) throw new IdempotencyKeyInUseError()
     }
+    const call = append(record, key).finally(() => { inUse.delete(key) })
+    inUse.set(key, call)
+    return call
   }
 }
 

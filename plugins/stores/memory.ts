@@ -1,11 +1,12 @@
 import { randomInt } from 'node:crypto'
-import { encoderOf } from './encode.js'
+import { encoderOf } from './fields.js'
 import { digestOf, previousId, memoryKeys } from './idempotency.js'
 import { segmentedJson } from './segments.js'
-import { hasId, maxCountedId, nextId, RecordChangedError, type Collection, type HasId, type NewRecord, type Store } from './store.js'
+import { RecordChangedError } from './errors.js'
+import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
-export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Store<T> {
+export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Required<Store<T>> {
   const encode = encoderOf(schema)
   const records = segmentedJson()
   const keys = memoryKeys()
@@ -27,6 +28,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
     list: records.list,
     page: (limit, after = 0) => records.page(limit, after),
     removeFirst,
+    replaceFirst,
     size: () => size,
     version: () => `${instance}-${changes}`
   }
@@ -71,6 +73,15 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
   function first (id: number) {
     const position = firstById.get(id)
     return position === undefined ? undefined : records.at(position)
+  }
+
+  function replaceFirst (id: number, change: (record: string) => T) {
+    const position = firstById.get(id)
+    if (position === undefined) return
+    const json = encode(change(records.at(position)))
+    records.replace(position, json)
+    changes++
+    return json
   }
 
   function removeFirst (id: number, isExpected?: (record: string) => boolean) {

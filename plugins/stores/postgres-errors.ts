@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { StartupError } from './store.js'
+import { StartupError } from '../startup.js'
 
 /** A server that does not accept writes, such as a standby. */
 export class ReadOnlyError extends Error {}
@@ -40,9 +40,12 @@ export function isSerializationFailure (error: unknown) {
   return /^(40001|40P01)$/.test(codeOf(error))
 }
 
-/** Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. */
+/**
+ * Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. A column
+ * without a value (23502) is not ours, because our values were validated.
+ */
 export function isRefusal (error: unknown) {
-  return /^(22|23|44|54|P0)/.test(codeOf(error))
+  return /^(22|23(?!502)|44|54|P0)/.test(codeOf(error))
 }
 
 export function codeOf (error: unknown) {

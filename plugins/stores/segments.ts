@@ -27,7 +27,7 @@ export function segmentedJson () {
   /** The list as of now: in one piece or, if it is long, the segments that it consists of. */
   let current: string | Buffer | Segment[] | undefined
 
-  return { add, at, remove, list, page }
+  return { add, at, replace, remove, list, page }
 
   /** Adds a record at the end and returns its position. */
   function add (json: string) {
@@ -54,10 +54,18 @@ export function segmentedJson () {
     return segment.records[place] as string
   }
 
-  /** Replaces the segment of a record by one without it. */
+  function replace (position: number, json: string) {
+    change(position, [position], [json])
+  }
+
   function remove (position: number) {
+    change(position, [], [])
+  }
+
+  /** Replaces the segment of a record by one with other records in its place. */
+  function change (position: number, positions: number[], records: string[]) {
     const { index, segment, place } = locate(position)
-    const changed = segmentOf(segment.positions.toSpliced(place, 1), segment.records.toSpliced(place, 1))
+    const changed = segmentOf(segment.positions.toSpliced(place, 1, ...positions), segment.records.toSpliced(place, 1, ...records))
     segments.splice(index, 1, ...changed.size > 0 ? [changed] : [])
     mergeSmall(index)
     mergeSmall(index - 1)

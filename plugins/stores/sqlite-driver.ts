@@ -1,4 +1,4 @@
-import { loadOptional } from './optional-package.js'
+import { loadOptional } from '../startup.js'
 
 /** A connection to a SQLite file: what node:sqlite and libsql have in common. */
 export interface Connection {
@@ -85,13 +85,26 @@ export function isOutage (error: unknown) {
   return [busy, locked, outOfMemory, readOnly, ioError, full, cannotOpen, protocol].includes(codeOf(error))
 }
 
+/** A column that has no value although it needs one. It is not ours, because our values were validated. */
+const missingValue = 1299
+
 /** Whether the values of a statement cannot be stored. */
 export function isRejection (error: unknown) {
-  return [codes.tooBig, codes.constraint, codes.mismatch].includes(codeOf(error))
+  return [codes.tooBig, codes.constraint, codes.mismatch].includes(codeOf(error)) && extendedCode(error) !== missingValue
 }
 
-/** The primary result code of an error: node:sqlite has it in `errcode` and libsql in `rawCode`, with details in the higher bits. */
+/** Whether an error comes from SQLite. */
+export function isSqliteError (error: unknown) {
+  return !Number.isNaN(extendedCode(error))
+}
+
+/** The primary result code of an error. The higher bits are details. */
 function codeOf (error: unknown) {
+  return extendedCode(error) & 0xff
+}
+
+/** The result code of an error: node:sqlite has it in `errcode` and libsql in `rawCode`. */
+function extendedCode (error: unknown) {
   const { errcode, rawCode } = Object(error) as { errcode?: number, rawCode?: number }
-  return Number(errcode ?? rawCode) & 0xff
+  return Number(errcode ?? rawCode)
 }

@@ -2,7 +2,7 @@ import { existsSync, rmSync, statSync } from 'node:fs'
 import { mkdir, open } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { isBusy, type Connect, type Connection } from './sqlite-driver.js'
-import { StartupError } from './store.js'
+import { StartupError } from '../startup.js'
 
 /** The path of the file, or an error if it is not clear which file is meant. */
 export function pathOf (name: string) {

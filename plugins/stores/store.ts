@@ -1,16 +1,15 @@
 import type { Readable } from 'node:stream'
 import type { TObject } from '@sinclair/typebox'
+import { NoIdLeftError } from './errors.js'
 
-/** A record with an id, which need not be unique. */
-export interface HasId {
-  id: number
-}
+/** A record with an id, which need not be unique. (An interface could not be a record with other fields.) */
+export type HasId = { id: number }
 
 export type MaybePromise<T> = T | Promise<T>
 
 /**
- * One collection, in the order in which its records were appended. A stored record never changes, so a store accepts it
- * as an object and returns it as JSON.
+ * One collection, in the order in which its records were appended. A store accepts records as objects and returns them as
+ * JSON. A missing record is `undefined` or `null`.
  */
 export interface Store<T extends HasId> {
   /** The schema of the records, if the store knows it. A collection rejects the store of another collection. */
@@ -22,7 +21,7 @@ export interface Store<T extends HasId> {
    */
   append (record: NewRecord<T>, key?: string): MaybePromise<string>
   /** Returns the first record with this id. */
-  first (id: number): MaybePromise<string | undefined>
+  first (id: number): MaybePromise<string | undefined | null>
   /** Returns all records as of now. A long list is a stream; later changes do not appear in it. */
   list (): MaybePromise<List>
   /** Returns at most `limit` records after this position. */
@@ -32,14 +31,20 @@ export interface Store<T extends HasId> {
    * fails with `RecordChangedError`, and nothing is removed.
    */
   removeFirst (id: number, isExpected?: (record: string) => boolean): MaybePromise<boolean>
-  /** Returns the number of records. Beyond 10,000, it may be an estimate. */
+  /**
+   * Replaces the first record with this id by what `change` returns for it, in the same place of the list, and returns the
+   * new record. No other change of the record happens in between; `change` may be called several times. If it throws, nothing
+   * is replaced. Without this method, records cannot be replaced or updated.
+   */
+  replaceFirst? (id: number, change: (record: string) => T): MaybePromise<string | undefined | null>
+  /** Returns the number of records. It may stop counting at 10,001. */
   size (): MaybePromise<number>
   /** Returns a text that is different after each change of the collection. Without it, lists have no ETag. */
   version? (): MaybePromise<string | undefined>
 }
 
 /** The names of the methods that every store has. */
-export const storeMethods = ['append', 'first', 'list', 'page', 'removeFirst', 'size'] as const satisfies (keyof Store<HasId>)[]
+export const requiredMethods = ['append', 'first', 'list', 'page', 'removeFirst', 'size'] as const satisfies (keyof Store<HasId>)[]
 
 /** A JSON array of records. */
 export type List = string | Buffer | Readable
@@ -59,20 +64,20 @@ export function hasId<T extends HasId> (record: NewRecord<T>): record is T {
   return 'id' in record
 }
 
-/** The definition of a collection for the engines. */
+/** A collection for the engines. */
 export interface Collection<T extends HasId> {
   name: string
   schema: TObject
   /** The records of a new collection. */
-  seed: T[]
+  seed: readonly T[]
   /** SQL statements that upgrade its table: the first one from version 1 to 2, and so on. */
-  upgrades?: string[]
+  upgrades?: readonly string[]
 }
 
 /** A place where collections are stored. */
 export interface Engine {
   /** Returns the store of a collection. It can be used after `start`. */
-  open<T extends HasId> (collection: Collection<T>): Store<T>
+  open<T extends HasId> (collection: Collection<T>): Required<Store<T>>
   /**
    * Creates or upgrades the tables of all open collections, or none of them. If the database is not available yet, it
    * returns, and the first operation tries again. It throws only if the service can never work with this configuration.
@@ -113,50 +118,4 @@ export const maxCountedId = 2 ** 52
 export function nextId (last: number, isTaken: (id: number) => boolean) {
   for (let id = last + 1; id <= Number.MAX_SAFE_INTEGER; id++) if (!isTaken(id)) return id
   throw new NoIdLeftError()
-}
-
-/** A list is closed if its client reads nothing for this many times the database timeout. */
-export const stalledListTimeouts = 12
-
-/** The service cannot start with this configuration. The message is for the operator. */
-export class StartupError extends Error {
-  readonly code = 'ERR_STARTUP'
-}
-
-/** The engine is unavailable at the moment. It becomes a 503. */
-export class StoreUnavailableError extends Error {
-  readonly code = 'ERR_STORE_UNAVAILABLE'
-
-  constructor (cause?: unknown) {
-    super('The store is unavailable', { cause })
-  }
-}
-
-/** The generated ids have reached 2^53 - 1. It becomes a 503. */
-export class NoIdLeftError extends Error {
-  readonly code = 'ERR_NO_ID_LEFT'
-}
-
-/** A call with this idempotency key is in progress. It becomes a 409. */
-export class IdempotencyKeyInUseError extends Error {
-  readonly code = 'ERR_IDEMPOTENCY_KEY_IN_USE'
-}
-
-/** The idempotency key was used with a different record. It becomes a 422. */
-export class IdempotencyKeyReusedError extends Error {
-  readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
-}
-
-/** The record is not the expected one. It becomes a 412. */
-export class RecordChangedError extends Error {
-  readonly code = 'ERR_RECORD_CHANGED'
-}
-
-/** The engine cannot store a record. `path` is a JSON Pointer to the field, `message` says what it must be. It becomes a 400. */
-export class NotStorableError extends Error {
-  readonly code = 'ERR_NOT_STORABLE'
-
-  constructor (readonly path: string, message: string) {
-    super(message)
-  }
 }

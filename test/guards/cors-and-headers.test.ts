@@ -44,7 +44,7 @@ test('pages of an allowed origin can use the API and read its headers', async t 
     t.equal(statusCode, 204)
     t.match(headers, {
       'access-control-allow-origin': origin,
-      'access-control-allow-methods': 'GET, HEAD, POST, DELETE',
+      'access-control-allow-methods': 'GET, HEAD, POST, PUT, PATCH, DELETE',
       'access-control-allow-headers': 'authorization,idempotency-key'
     })
     const response = await app.inject({ url: '/api/items', headers: { origin, ...bearer('one') } })

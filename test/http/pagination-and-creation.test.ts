@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { items } from '../../src/index.js'
+import itemsUsers, { collection, items } from '../../src/index.js'
 import { connection, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
@@ -305,7 +305,7 @@ test('Location and Link are relative to the URL that the client sent', async t =
   const app = host(t, { routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true } })
   app.register(itemsUsers, { prefix: '/api' })
   app.register(itemsUsers, { prefix: '/tenants/:tenant' })
-  app.register(items, { prefix: '/:shop' })
+  app.register(collection, { ...items, prefix: '/:shop' })
   const { socket, send } = connection(await app.listen({ port: 0, host: '127.0.0.1' }))
   for (const [target, location] of [
     ['/api/items', './items/7'], ['/api/items?x=/', './items/7'], ['/api/items#/x', './items/7'], ['http://evil.example/api/items?x', './items/7'],

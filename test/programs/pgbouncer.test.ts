@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { test } from 'tap'
-import { engineAt } from '../../plugins/stores/engines.js'
+import { openEngine } from '../../plugins/stores/engines.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { opened } from '../support/engines.js'
@@ -39,7 +39,7 @@ for (const mode of ['session', 'transaction']) {
       }
       t.ok(pages >= 4)
     }
-    const engine = await engineAt(bouncer.url(`bounced_${mode}`), databaseDefaults)
+    const engine = await openEngine(bouncer.url(`bounced_${mode}`), databaseDefaults)
     t.teardown(engine.close)
     const store = await opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
     await Promise.all(Array.from({ length: 3000 }, (_, n) => store.append(item(n))))

@@ -2,9 +2,12 @@ import { once } from 'node:events'
 import { createServer, request, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
-import type { FastifyInstance } from 'fastify'
+import { Type, type Static } from '@sinclair/typebox'
+import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
 import { ApiError, createClient, type ClientOptions } from '../../src/client.js'
+import { collections } from '../../plugins/collections.js'
+import { collection } from '../../src/index.js'
 import { bundledClient } from '../support/bundle.js'
 import { build } from '../support/helper.js'
 
@@ -23,6 +26,24 @@ test('the client offers all operations, and a list follows the pages', async t =
   t.same(await users.get(2), user)
   t.equal(await users.delete(2), undefined)
   t.same(await all(users.list()), [{ id: 1, name: 'Ada' }])
+})
+
+test('the client works for own collections, and has those of the service', async t => {
+  const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer({ minimum: 1 }), note: Type.Optional(Type.String()) })
+  const app = Fastify()
+  t.teardown(() => app.close())
+  app.register(collection, { prefix: '/api/orders', name: 'orders', schema: Order })
+  const { url } = await proxy(t, app as never, 429)
+  const client = createClient(url)
+  const orders = client.collection<Static<typeof Order>>('orders')
+  t.same(await orders.create({ quantity: 1, note: 'x' }), { id: 1, quantity: 1, note: 'x' })
+  t.same(await orders.update(1, { note: null }), { id: 1, quantity: 1 })
+  t.same(await orders.replace(1, { quantity: 3 }), { id: 1, quantity: 3 })
+  await t.rejects(orders.update(1, { quantity: 0 }), { name: 'ApiError', status: 400 })
+  t.same(await all(orders.list()), [await orders.get(1)])
+  t.equal(await orders.delete(1), undefined)
+  const { collection: own, ...rest } = client
+  t.same(Object.keys(rest), collections.map(({ name }) => name), 'run npm run openapi')
 })
 
 test('errors have the status, the detail, the problems and the request id of the response', async t => {

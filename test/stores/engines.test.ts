@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { copyFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { test } from 'tap'
-import { engineAt } from '../../plugins/stores/engines.js'
+import { openEngine } from '../../plugins/stores/engines.js'
 import { canShare } from '../../plugins/stores/sqlite-file.js'
-import { StartupError } from '../../plugins/stores/store.js'
+import { StartupError } from '../../plugins/startup.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onPostgres, postgres, things, unavailable } from '../support/databases.js'
@@ -44,7 +44,7 @@ test('on SQLite, a rollback fails the whole batch, and nothing of it is stored',
 
 test('on SQLite, writes to a removed file are answered with 503', async t => {
   const folder = newFolder(t)
-  const engine = await engineAt(`sqlite:${folder}/items.db`, { timeout: 100, poolSize: 2 })
+  const engine = await openEngine(`sqlite:${folder}/items.db`, { timeout: 100, poolSize: 2 })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
@@ -92,15 +92,15 @@ test('on SQLite 3.51.3 or newer, two processes use one file, and one of them can
 })
 
 test('on SQLite, a path that is not clear and a file that is locked are startup errors', async t => {
-  for (const name of [':memory:', '//data/items.db', '///data/items.db']) await t.rejects(engineAt(`sqlite:${name}`, databaseDefaults), { code: 'ERR_STARTUP' }, name)
+  for (const name of [':memory:', '//data/items.db', '///data/items.db']) await t.rejects(openEngine(`sqlite:${name}`, databaseDefaults), { code: 'ERR_STARTUP' }, name)
   const path = `${newFolder(t)}/new/folder/items.db`
-  await (await engineAt(`sqlite:${path}`, databaseDefaults)).close()
+  await (await openEngine(`sqlite:${path}`, databaseDefaults)).close()
   const lock = openSqlite(`${path}-lock`, 0)
   lock.exec('begin exclusive')
-  await t.rejects(engineAt(`sqlite:${path}`, databaseDefaults), { message: /is used by another process/ })
+  await t.rejects(openEngine(`sqlite:${path}`, databaseDefaults), { message: /is used by another process/ })
   lock.close()
   writeFileSync(`${path}-lock`, 'no database'.repeat(100))
-  await t.rejects(engineAt(`sqlite:${path}`, databaseDefaults), { message: 'file is not a database' })
+  await t.rejects(openEngine(`sqlite:${path}`, databaseDefaults), { message: 'file is not a database' })
 })
 
 test('on SQLite, the service is not ready and writes are answered with 503 after the WAL was removed', async t => {

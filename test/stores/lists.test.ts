@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
-import { engineAt } from '../../plugins/stores/engines.js'
+import { openEngine } from '../../plugins/stores/engines.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onDatabases, onPostgres, things, unavailable } from '../support/databases.js'
@@ -139,7 +139,7 @@ function reader (url: string, agent = 'undefined') {
 }
 
 test('on SQLite, a list does not block the event loop', async t => {
-  const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
+  const engine = await openEngine(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 30_000 }, (_, n) => store.append(item(n))))
@@ -158,7 +158,7 @@ test('on SQLite, a list does not block the event loop', async t => {
 })
 
 test('on SQLite, the number of lists that are read at once is limited, and one more gets 503', async t => {
-  const engine = await engineAt(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
+  const engine = await openEngine(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
@@ -174,7 +174,7 @@ test('on SQLite, the number of lists that are read at once is limited, and one m
 })
 
 onPostgres('the number of lists that are read at once is limited; one more waits and then gets 503', async (t, server) => {
-  const engine = await engineAt(server.database(), { timeout: 3000, poolSize: 4 })
+  const engine = await openEngine(server.database(), { timeout: 3000, poolSize: 4 })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
@@ -189,7 +189,7 @@ onPostgres('the number of lists that are read at once is limited; one more waits
 
 onPostgres('a list whose database connection is lost is answered with 503, or its connection is closed', async (t, server) => {
   const proxy = await startProxy(t, server.database())
-  const engine = await engineAt(proxy.url, { timeout: 10_000, poolSize: 4 })
+  const engine = await openEngine(proxy.url, { timeout: 10_000, poolSize: 4 })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))

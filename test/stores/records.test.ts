@@ -1,11 +1,12 @@
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { Type, type Static, type TSchema } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import fc from 'fast-check'
 import { test, type Test } from 'tap'
-import { encoderOf } from '../../plugins/stores/encode.js'
-import { engineAt } from '../../plugins/stores/engines.js'
-import { nextId, NoIdLeftError, StartupError, NotStorableError, type HasId, type Store } from '../../plugins/stores/store.js'
+import { openEngine } from '../../plugins/stores/engines.js'
+import { NoIdLeftError, NotStorableError } from '../../plugins/stores/errors.js'
+import { encoderOf } from '../../plugins/stores/fields.js'
+import { nextId, type Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Id } from '../../schemas/fields.js'
 import { Item } from '../../schemas/item.js'
@@ -43,7 +44,7 @@ const full: Sample = {
   id: 1,
   text: 'Zoë "x" \\ \n \u2028 🫖',
   number: 5e-324,
-  integer: 1e300,
+  integer: largest,
   small: -10,
   flag: true,
   sold: false,
@@ -60,7 +61,7 @@ const full: Sample = {
   note: 'x'.repeat(6000)
 }
 const small: Sample = {
-  id: 2, text: '', number: 1.5, integer: 2 ** 60, flag: false, colour: 'green', nothing: null, list: [], nested: { a: { b: [] } }
+  id: 2, text: '', number: 1.5, integer: -largest, flag: false, colour: 'green', nothing: null, list: [], nested: { a: { b: [] } }
 }
 const number = fc.double({ noNaN: true, noDefaultInfinity: true })
 const string = fc.string({ unit: 'grapheme', maxLength: 60 }).map(value => value.replaceAll('\0', ''))
@@ -70,7 +71,7 @@ const generated = fc.sample(fc.record<Sample>({
   id: fc.integer({ min: 3 }),
   text: string,
   number,
-  integer: fc.oneof(fc.maxSafeInteger(), number.map(Math.trunc)),
+  integer: fc.maxSafeInteger(),
   small: fc.integer({ min: -10, max: 10 }),
   flag: fc.boolean(),
   sold: fc.boolean(),
@@ -94,7 +95,7 @@ function expected (record: object) {
 
 onEveryEngine((t, address, name) => {
   async function open (t: Test, url = address()) {
-    const engine = await engineAt(url, databaseDefaults)
+    const engine = await openEngine(url, databaseDefaults)
     t.teardown(engine.close)
     return opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
   }
@@ -126,7 +127,7 @@ onEveryEngine((t, address, name) => {
   t.test('a record with optional fields and every JSON type is returned unchanged', async t => {
     const url = address()
     const collection = { name: 'samples', schema: sampleSchema, seed: [full] }
-    const engine = await engineAt(url, databaseDefaults)
+    const engine = await openEngine(url, databaseDefaults)
     const store = await opened<Sample>(engine, collection)
     const { id, ...fields } = small
     const answers = await Promise.all(samples.slice(1).map(record => store.append(record)))
@@ -136,7 +137,7 @@ onEveryEngine((t, address, name) => {
     await isAsSent(store)
     if (name === 'memory') return engine.close()
     await engine.close()
-    const again = await engineAt(url, databaseDefaults)
+    const again = await openEngine(url, databaseDefaults)
     await isAsSent(await opened<Sample>(again, collection))
     await again.close()
 
@@ -155,31 +156,11 @@ onEveryEngine((t, address, name) => {
     }
   })
 
-  t.test('a schema with a type that JSON does not have fails at startup, and the field is named', async t => {
-    const engine = await engineAt(address(), databaseDefaults)
-    t.teardown(engine.close)
-    for (const [schema, type] of [
-      [Type.Date(), 'Date'],
-      [Type.Optional(Type.Uint8Array()), 'Uint8Array'],
-      [Type.Array(Type.BigInt()), 'bigint'],
-      [Type.Object({ at: Type.Union([Type.Null(), Type.Date()]) }), 'Date'],
-      [Type.Record(Type.String(), Type.Date()), 'Date'],
-      [Type.Object({}, { additionalProperties: Type.Undefined() }), 'undefined'],
-      [Type.Intersect([Type.Object({ at: Type.Date() }), Type.Object({ x: Type.String() })]), 'Date'],
-      [Type.Tuple([Type.String(), Type.Symbol()]), 'symbol']
-    ] as [TSchema, string][]) {
-      await t.rejects(async () => engine.open({ name: 'things', schema: Type.Object({ id: Id, since: schema }), seed: [] }),
-        new StartupError(`The field since cannot be stored: ${type} is not a JSON type.`))
-    }
-    const Typed = Type.Object({ id: Id, type: Type.String(), other: Type.Object({ type: Type.String(), properties: Type.String() }) })
-    await opened(engine, { name: 'typed', schema: Typed, seed: [] })
-  })
-
   if (name === 'memory') return
 
   t.test('the columns of every type can be queried', async t => {
     const url = address()
-    const engine = await engineAt(url, databaseDefaults)
+    const engine = await openEngine(url, databaseDefaults)
     t.teardown(engine.close)
     await opened<Sample>(engine, { name: 'samples', schema: sampleSchema, seed: [full, small] })
     const rows = await runSql(url, `
@@ -190,7 +171,7 @@ onEveryEngine((t, address, name) => {
   })
 
   t.test('a string that the database cannot store is rejected, and its field is named', async t => {
-    const engine = await engineAt(address(), databaseDefaults)
+    const engine = await openEngine(address(), databaseDefaults)
     t.teardown(engine.close)
     const store = await opened<Sample>(engine, { name: 'samples', schema: sampleSchema, seed: [] })
     for (const [value, message] of [
@@ -201,8 +182,6 @@ onEveryEngine((t, address, name) => {
       await t.rejects(async () => store.append({ ...small, note: value }), new NotStorableError('/note', message))
     }
     t.equal(await store.size(), 0)
-    await t.rejects(async () => engine.open<HasId>({ name: 'ranks', schema: Type.Object({ id: Id, position: Type.Integer() }), seed: [] }),
-      new StartupError('The field position cannot be stored: the table has a column with this name for the order.'))
   })
 
   t.test('when no more ids can be generated, POST answers 503, and records with ids can still be created', async t => {
@@ -235,7 +214,7 @@ test('a record is encoded as JSON.stringify encodes its fields, in the order of 
   const encode = encoderOf(sampleSchema)
   t.equal(samples.find(record => encode({ extra: 1, ...record }) !== expected(record)), undefined)
   for (const value of [-0, 1e21, 5e-324, 2 ** 53 - 1, -(2 ** 60), 1e300, 1.7976931348623157e308, 0.1 + 0.2]) {
-    t.equal(encode({ number: value, integer: value }), JSON.stringify({ number: value, integer: value }))
+    t.equal(encode({ number: value, integer: Math.trunc(value) }), JSON.stringify({ number: value, integer: Math.trunc(value) }))
   }
   const characters = Array.from({ length: 0x10000 }, (_, code) => String.fromCharCode(code))
   const differs = (text: string) => encode({ text }) !== JSON.stringify({ text })

@@ -1,118 +1,51 @@
-import { equal } from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { Type } from '@sinclair/typebox'
-import fastJson from 'fast-json-stringify'
-import { test, type Test } from 'tap'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'tap'
 import { batch } from '../../plugins/stores/batch.js'
-import { engineAt } from '../../plugins/stores/engines.js'
-import { loadOptional } from '../../plugins/stores/optional-package.js'
-import { memoryKeys } from '../../plugins/stores/idempotency.js'
+import { openEngine } from '../../plugins/stores/engines.js'
+import { loadOptional } from '../../plugins/startup.js'
+import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory.js'
 import { segmentedJson } from '../../plugins/stores/segments.js'
-import { StoreUnavailableError, type Store } from '../../plugins/stores/store.js'
+import { IdempotencyKeyInUseError, StoreUnavailableError } from '../../plugins/stores/errors.js'
+import type { Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
+import { Sample, storeTests } from '../../src/store-tests.js'
 import { onEveryEngine, opened } from '../support/engines.js'
 
-const encode = fastJson(Item)
-const encodeList = fastJson(Type.Array(Item))
 const item = (id: number, name: string): Item => ({ id, name, price: id / 3 })
 
 async function read (list: ReturnType<Store<Item>['list']>) {
   return text(Readable.from(await list))
 }
 
-onEveryEngine((t, address, engine) => {
-  async function open (t: Test, start: Item[]) {
-    const engine = await engineAt(address(), databaseDefaults)
+onEveryEngine((t, address) => {
+  async function open (seed: Sample[]) {
+    const engine = await openEngine(address(), { ...databaseDefaults, timeout: 60_000 })
     t.teardown(engine.close)
-    const store = await opened(engine, { name: 'things', schema: Item, seed: start.slice(0, 1) })
-    await Promise.all(start.slice(1).map(record => store.append(record)))
-    return store
+    return opened<Sample>(engine, { name: 'things', schema: Sample, seed })
   }
 
-  t.test('a store behaves like an array, whatever is appended and removed', async t => {
-    const model = [item(0, 'first')]
-    const store = await open(t, model)
-    let seed = 1
-    const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
-
-    for (let n = 0; n < (engine === 'memory' ? 5000 : 500); n++) {
-      const id = random(5)
-      if (random(2)) {
-        const record = item(id, String(n))
-        equal(await store.append(record), JSON.stringify(record))
-        model.push(record)
-      } else {
-        const index = model.findIndex(record => record.id === id)
-        equal(await store.removeFirst(id), index >= 0)
-        if (index >= 0) model.splice(index, 1)
-      }
-      equal(await store.first(id), JSON.stringify(model.find(record => record.id === id)))
-      if (n % 100 === 0) equal(await read(store.list()), JSON.stringify(model))
-    }
-    t.equal(await read(store.list()), JSON.stringify(model))
-  })
+  storeTests({ test: (name, run) => t.test(name, async t => t.resolves(run())), open })
 
   t.test('a list equals the serialized records, in one piece or as a stream', async t => {
-    const model: Item[] = []
-    const store = await open(t, model)
+    const model: Sample[] = []
+    const store = await open(model)
     for (const size of [0, 1, 2, 999, 1000, 1001, 2000, 20_000]) {
       const more = Array.from({ length: size - model.length }, (_, n) => item(model.length + n, `Zoë "${n}"\n🫖`))
       model.push(...more)
       await Promise.all(more.map(record => store.append(record)))
-      t.ok(await read(store.list()) === encodeList(model), `${size} records`)
+      t.ok(await read(store.list()) === JSON.stringify(model), `${size} records`)
     }
     const large = [200_000, 64 * 1024, 64 * 1024 - 64, 1, 1_000_000].map((length, n) => item(-n, 'x'.repeat(length)))
     await Promise.all(large.map(record => store.append(record)))
     t.equal(await store.first(-1), JSON.stringify(large[1]))
-    t.ok(await read(store.list()) === encodeList([...model, ...large]))
-  })
-
-  t.test('a list is the collection at the time of the call', async t => {
-    for (const size of [2, 20_000]) {
-      const model = Array.from({ length: size }, (_, id) => item(id, `number ${id}`))
-      const store = await open(t, model)
-      const list = await store.list()
-      const gone = [0, 1, size - 1]
-      await Promise.all(gone.map(id => store.removeFirst(id)))
-      await store.append(item(5, 'later'))
-      t.ok(await read(list) === JSON.stringify(model))
-      const changed = [...model.filter(({ id }) => !gone.includes(id)), item(5, 'later')]
-      t.ok(await read(store.list()) === JSON.stringify(changed))
-    }
-  })
-
-  t.test('simultaneous records are stored in order of arrival', async t => {
-    const store = await open(t, [])
-    const model = Array.from({ length: 1000 }, (_, n) => item(n % 7, `number ${n}`))
-    t.same(await Promise.all(model.map(record => store.append(record))), model.map(encode))
-    t.equal(await read(store.list()), JSON.stringify(model))
-  })
-
-  t.test('a record without an id gets the next one after the largest', async t => {
-    const store = await open(t, [item(1, 'x'), item(-7, 'x'), item(40, 'x'), item(2 ** 53 - 1, 'x')])
-    const fields = { name: 'y', price: 1 }
-    t.equal(await store.append(fields), encode({ id: 41, ...fields }))
-    t.equal(await store.append(fields, 'key'), encode({ id: 42, ...fields }))
-    t.equal(await store.append(fields, 'key'), encode({ id: 42, ...fields }))
-    await store.removeFirst(42)
-    t.equal(await store.append(fields), encode({ id: 43, ...fields }))
-    t.equal(await store.size(), 6)
-  })
-
-  t.test('simultaneous removals each remove one record', async t => {
-    const store = await open(t, [1, 2, 2, 2, 3].map((id, n) => item(id, `number ${n}`)))
-    const removed = await Promise.all([2, 3, 2, 3, 9, 1e300].map(id => store.removeFirst(id)))
-    t.same(removed, [true, true, true, false, false, false])
-    t.equal(await read(store.list()), encodeList([item(1, 'number 0'), item(2, 'number 3')]))
-  })
-
-  t.test('an id that no record can have is not found', async t => {
-    const store = await open(t, [])
-    for (const id of [2 ** 53, -1e300, Number.MAX_VALUE]) t.equal(await store.first(id), undefined)
+    await store.replaceFirst(0, () => item(0, 'x'.repeat(70_000)))
+    model[0] = item(0, 'x'.repeat(70_000))
+    t.ok(await read(store.list()) === JSON.stringify([...model, ...large]))
   })
 })
 
@@ -124,6 +57,33 @@ test('in memory, a list is built once between two changes, and is a stream if it
     t.type(list, kind)
     if (!(list instanceof Readable)) t.equal(await store.list(), list, 'built once')
   }
+})
+
+const minimal = (seed: Sample[]): Store<Sample> => {
+  const { replaceFirst, version, append, ...store } = memory<Sample>({ schema: Sample, seed })
+  const inUse = new Set<string>()
+  return {
+    ...store,
+    async append (record, key = '') {
+      if (inUse.has(key) && key) throw new IdempotencyKeyInUseError()
+      inUse.add(key)
+      await setImmediate()
+      inUse.delete(key)
+      return append(record, key || undefined)
+    }
+  }
+}
+
+test('a store without optional methods, which refuses a key that is in use', async t => {
+  storeTests({ test: (name, run) => t.test(name, async t => t.resolves(run())), open: minimal })
+})
+
+test('a call with a key that waits for another one too long fails', async t => {
+  const running = setInterval(() => {}, 1000)
+  t.teardown(() => clearInterval(running))
+  const append = oneCallPerKey<Sample>(() => new Promise(() => {}), 5)
+  append({ id: 1, name: '', price: 1 }, 'a').catch(t.error)
+  await t.rejects(append({ id: 1, name: '', price: 1 }, 'a'), { code: 'ERR_IDEMPOTENCY_KEY_IN_USE' })
 })
 
 test('reading a position without a record fails', async t => {

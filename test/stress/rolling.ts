@@ -1,7 +1,7 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, symlinkSync } from 'node:fs'
+import { symlinkSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { resolve } from 'node:path'
 import { newFolder } from '../support/folder.js'
@@ -41,7 +41,6 @@ const script = `
  */
 export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, previous, delay = untilSignal }: Options) {
   const url = server.database()
-  if (previous) await server.query(readFileSync('test/stress/previous.sql', 'utf8'), url)
   const env = { DATABASE_URL: url, SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
   const ports = [await lastingPort(), await lastingPort(), await lastingPort()]
   const instances = await Promise.all(ports.map(port => start(port, previous)))
@@ -140,7 +139,7 @@ async function lastingPort () {
 }
 
 /** The commit of the release before this one. */
-const previousCommit = '3483cde'
+const previousCommit = 'none'
 
 /** The source of the release before this one, if the repository has its history. */
 export function previousRelease (scope: Scope) {

@@ -1,10 +1,13 @@
 import type { Test } from 'tap'
+import { collections as definitions } from '../../plugins/collections.js'
+import { operations as allOperations, type Definition } from '../../plugins/definition.js'
 import { buildApp } from '../../src/app.js'
 import { readConfig } from '../../src/config.js'
 import type { DestinationStream } from 'pino'
 import { loggerOptions } from '../../src/logger.js'
 import { ensureRedoc } from './built.js'
 import { checkAnswers } from './document.js'
+import { recordOf, type Generated } from './values.js'
 
 ensureRedoc()
 
@@ -17,11 +20,10 @@ export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationSt
   return app
 }
 
-/** The collections, each with its initial record and a record to create. */
-export const collections = [
-  { path: '/api/items', initial: { id: 1, name: 'Lamp', price: 42.5 }, record: { id: 7, name: 'Kettle', price: 19.99 } },
-  { path: '/api/users', initial: { id: 1, name: 'Ada' }, record: { id: 7, name: 'Alan' } }
-]
+/** The collections of the service, each with its initial record and a record to create. */
+export const collections = (definitions as readonly Definition[]).map(({ name, schema, seed: [initial] = [], idParameter = 'id', operations }) => ({
+  path: `/api/${name}`, schema, idParameter, operations: operations ?? allOperations, initial: { ...initial as Generated }, record: recordOf(schema, 7)
+}))
 
 /** The path and query that a link in a response leads to. */
 export function followed (link: unknown, url: string) {

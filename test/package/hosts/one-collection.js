@@ -1,6 +1,6 @@
 // One collection alone, in a store that the host has written itself.
 import Fastify from 'fastify'
-import { items } from 'fastify-items-users'
+import { collection, items } from 'fastify-items-users'
 
 const records = []
 const json = JSON.stringify
@@ -22,6 +22,6 @@ const store = {
 
 export function build () {
   const app = Fastify()
-  app.register(items, { prefix: '/things', store })
+  app.register(collection, { ...items, prefix: '/things', store })
   return app
 }

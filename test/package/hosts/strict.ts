@@ -1,6 +1,6 @@
 // A host in TypeScript, compiled strictly, and with the types of all its packages checked.
 import Fastify, { type FastifyRequest } from 'fastify'
-import itemsUsers, { auth, docs, health, items, rateLimit, httpServerOptions, type Health, type Item, type Store, type Stores } from 'fastify-items-users'
+import itemsUsers, { auth, collection, docs, health, items, rateLimit, httpServerOptions, type Health, type Item, type Store, type Stores } from 'fastify-items-users'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -29,7 +29,7 @@ app.register(health)
 app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.method })
 app.register(rateLimit, { max: 10 })
 app.register(itemsUsers, { prefix: '/api', idSource: 'server', store: 'memory' })
-app.register(items, { prefix: '/things', store })
+app.register(collection, { ...items, prefix: '/things', store })
 
 // The decorators have types for those who know that they are there, and no others.
 app.getDecorator<Health['markNotReady']>('markNotReady')()

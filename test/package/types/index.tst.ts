@@ -1,13 +1,16 @@
+import { Type, type Static } from '@sinclair/typebox'
 import Fastify, { type FastifyRequest } from 'fastify'
 import { describe, expect, test } from 'tstyche'
 import itemsUsers, {
-  auth, items, rateLimit, memory, metrics, stores, users, Item, User,
-  type Health, type List, type Page, type Metrics, type Store, type Stores
+  auth, collection, defineCollection, items, rateLimit, memory, metrics, stores, users, Item, User,
+  type Definition, type Health, type List, type Page, type Metrics, type Store, type Stores
 } from '../../../src/index.js'
+import { createClient } from '../../../src/client.js'
 
 const app = Fastify()
 declare const itemStore: Store<Item>
 declare const userStore: Store<User>
+const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer(), note: Type.Optional(Type.String()) })
 
 describe('records', () => {
   test('an item and a user are what their schemas say', () => {
@@ -23,14 +26,14 @@ describe('a store', () => {
     expect(itemStore.append).type.toBeCallableWith({ name: 'Lamp', price: 1 }, 'key')
     expect(itemStore.append).type.not.toBeCallableWith({ id: 1, name: 'Lamp' })
     expect(itemStore.append).type.not.toBeCallableWith({ id: '1', name: 'Lamp', price: 1 })
-    expect(itemStore.first(1)).type.toBe<string | undefined | Promise<string | undefined>>()
+    expect(itemStore.first(1)).type.toBe<string | null | undefined | Promise<string | null | undefined>>()
     expect(itemStore.page(1)).type.toBe<Page | Promise<Page>>()
     expect(itemStore.list()).type.toBe<List | Promise<List>>()
     expect(itemStore.removeFirst(1)).type.toBe<boolean | Promise<boolean>>()
   })
 
   test('can be made in memory', () => {
-    expect(memory<Item>({ schema: Item, seed: [] })).type.toBe<Store<Item>>()
+    expect(memory<Item>({ schema: Item, seed: [] })).type.toBe<Required<Store<Item>>>()
     expect(memory<Item>).type.not.toBeCallableWith({ schema: Item, seed: [{ id: 1 }] })
   })
 })
@@ -47,9 +50,19 @@ describe('options', () => {
   })
 
   test('of one collection', () => {
-    expect(app.register(items, { prefix: '/items', store: itemStore })).type.not.toRaiseError()
-    expect(app.register(users, { prefix: '/users', store: (_request: FastifyRequest) => userStore })).type.not.toRaiseError()
-    expect(app.register(items, { store: 'memory' })).type.toRaiseError()
+    expect(app.register(collection, { ...items, prefix: '/items' })).type.not.toRaiseError()
+    expect(app.register(collection, { prefix: '/orders', name: 'orders', schema: Order, routes: { delete: { onRequest: async () => {} } } })).type.not.toRaiseError()
+    expect(app.register(collection, { name: 'orders' })).type.toRaiseError()
+    expect(app.register(collection, { name: 'orders', schema: Order, operations: ['steal'] })).type.toRaiseError()
+    expect(app.register(collection, { name: 'orders', schema: Order, store: 'memory' })).type.toRaiseError()
+  })
+
+  test('the record of a definition is that of its schema', () => {
+    expect(defineCollection({ ...items, store: itemStore })).type.toBe<Definition<typeof Item>>()
+    expect(defineCollection({ ...users, store: async (_request: FastifyRequest) => userStore })).type.toBe<Definition<typeof User>>()
+    expect(defineCollection<typeof Order>).type.toBeCallableWith({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: 2 }] })
+    expect(defineCollection<typeof Order>).type.not.toBeCallableWith({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: '2' }] })
+    expect(defineCollection<typeof Order>).type.not.toBeCallableWith({ name: 'orders', schema: Order, store: userStore })
   })
 
   test('of what goes around it', () => {
@@ -67,6 +80,12 @@ describe('decorators', () => {
     app.register(stores, { store: 'memory' })
     expect(app.getDecorator<Stores>('stores').open<Item>).type.toBeCallableWith({ name: 'items', schema: Item, seed: [] })
     expect(app.getDecorator<Stores>('stores').items).type.toBe<Store<Item>>()
+    expect(app.getDecorator<Stores<{ orders: Static<typeof Order> }>>('stores').orders).type.toBe<Store<Static<typeof Order>>>()
+    expect(createClient('').collection<Static<typeof Order>>('orders').get(1)).type.toBe<Promise<Static<typeof Order>>>()
+    expect(createClient('').collection<Static<typeof Order>>('orders').update).type.toBeCallableWith(1, { note: null })
+    expect(createClient('').collection<Static<typeof Order>>('orders').update).type.not.toBeCallableWith(1, { quantity: null })
+    expect(createClient('').items).type.not.toHaveProperty('delete')
+    expect(createClient('').users).type.toHaveProperty('delete')
   })
 
   test('of the probes and the metrics', () => {

@@ -1,4 +1,7 @@
-import { StartupError } from './store.js'
+/** The service cannot start with this configuration. The message is for the operator. */
+export class StartupError extends Error {
+  readonly code = 'ERR_STARTUP'
+}
 
 /** Loads a module that needs an optional package. */
 export async function loadOptional<T> (name: string, setting: string, load: () => Promise<T>) {

@@ -1,0 +1,189 @@
+import { Type } from '@sinclair/typebox'
+import type { FastifyPluginAsync, FastifyRequest, RouteOptions } from 'fastify'
+import fp from 'fastify-plugin'
+import { oneOf, PageQuery, PathId, ref } from '../schemas/fields.js'
+import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
+import { applyApiDefaults } from './http/api-defaults.js'
+import { changeRecord, changesOf, createRecord, CreationHeaders, deleteRecord } from './http/changes.js'
+import { compress } from './http/compression.js'
+import { ChangeHeaders, ReadingHeaders, sendRecord } from './http/etags.js'
+import { sendList } from './http/pagination.js'
+import { checkOptions, custom, metadata, type OptionSchemas } from './http/plugin.js'
+import { errorResponses, etagHeader, json, jsonList, notModified, routeDefaults } from './http/responses.js'
+import { openStore } from './stores.js'
+import { isStore } from './stores/host-stores.js'
+import { requiredMethods } from './stores/store.js'
+
+/** Options of the plugin `collection`. */
+const optionSchemas: OptionSchemas<Definition> = {
+  name: Type.String(),
+  schema: custom('a TypeBox object or a JSON Schema', value => Object(value) === value),
+  operations: Type.Optional(Type.Array(oneOf(operations))),
+  idSource: Type.Optional(oneOf(['client', 'server'])),
+  seed: Type.Optional(Type.Array(Type.Object({}))),
+  idParameter: Type.Optional(Type.String({ pattern: '^[A-Za-z_]+$', expected: 'letters and _' })),
+  store: Type.Optional(custom(`a store with the methods ${requiredMethods.join(', ')}, or a function`, value => typeof value === 'function' || isStore(value))),
+  routes: Type.Optional(Type.Partial(Type.Object(Object.fromEntries(operations.map(name => [name, Type.Object({})])), { additionalProperties: false }))),
+  upgrades: Type.Optional(Type.Array(Type.String()))
+}
+
+/** Who chooses the id of a record, for the document. */
+const idSources = {
+  client: 'The client chooses the id. It need not be unique.',
+  server: 'The service generates a unique id. An id in the body is ignored.'
+}
+
+/**
+ * Serves a collection of records under a prefix. It is encapsulated: it does not change the app that registers it.
+ *
+ * @example app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
+ */
+const collection: FastifyPluginAsync<Definition> = async function collection (app, options) {
+  checkOptions(app, 'collection', optionSchemas, options)
+  const definition = checkDefinition(options)
+  const { schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
+  await applyApiDefaults(app)
+  const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
+  for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
+  const store = await openStore(app, definition, options.store)
+  const changes = changesOf(schema)
+  const root = app.prefix === '' ? '/' : ''
+  const idOf = ({ params }: FastifyRequest) => Number(Object(params)[idParameter])
+  const params = Type.Object({ [idParameter]: PathId })
+  const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
+  const isFirst = `If several ${many} have this id, it is the one that was created first.`
+
+  const routes: Record<Operation, RouteOptions> = {
+    list: {
+      method: 'GET',
+      url: root,
+      schema: {
+        operationId: `list${Many}`,
+        summary: `List all ${many}`,
+        description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
+        querystring: PageQuery,
+        headers: ReadingHeaders,
+        response: {
+          200: jsonList(schema, { description: `All ${many}, or one page, in order of creation` }),
+          304: notModified,
+          ...errorResponses(412)
+        }
+      },
+      onSend: compress,
+      handler: function listRecords (request, reply) {
+        return sendList(request, reply, store, request.query as PageQuery)
+      }
+    },
+
+    get: {
+      method: 'GET',
+      url: `/:${idParameter}`,
+      schema: {
+        operationId: `get${One}`,
+        summary: `Get one ${one}`,
+        description: isFirst,
+        params,
+        headers: ReadingHeaders,
+        response: {
+          200: json(schema, { description: `The first ${one} with this id`, headers: etagHeader }),
+          304: notModified,
+          ...errorResponses(404, 412)
+        }
+      },
+      handler: function getRecord (request, reply) {
+        return sendRecord(request, reply, store.first(idOf(request)))
+      }
+    },
+
+    create: {
+      method: 'POST',
+      url: root,
+      schema: {
+        operationId: `create${One}`,
+        summary: `Create ${withArticle(one)}`,
+        description: idSources[idSource],
+        headers: CreationHeaders,
+        body: ref(newSchema),
+        response: {
+          201: json(schema, { description: `The stored ${one}`, headers: location }),
+          ...errorResponses(409, 412, 413, 422)
+        }
+      },
+      handler: function createOne (request, reply) {
+        return createRecord(request, reply, store, idSource)
+      }
+    },
+
+    replace: {
+      method: 'PUT',
+      url: `/:${idParameter}`,
+      schema: {
+        operationId: `replace${One}`,
+        summary: `Replace one ${one}`,
+        description: `${isFirst} An id in the body must be that of the path.`,
+        params,
+        headers: ChangeHeaders,
+        body: ref(newSchema),
+        response: {
+          200: json(schema, { description: `The stored ${one}`, headers: etagHeader }),
+          ...errorResponses(404, 412, 413)
+        }
+      },
+      handler: function replaceRecord (request, reply) {
+        return changeRecord(request, reply, store, idOf(request), changes.replace)
+      }
+    },
+
+    update: {
+      method: 'PATCH',
+      url: `/:${idParameter}`,
+      schema: {
+        operationId: `update${One}`,
+        summary: `Update one ${one}`,
+        description: `${isFirst} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`,
+        consumes: ['application/merge-patch+json', 'application/json'],
+        params,
+        headers: ChangeHeaders,
+        body: ref(patchSchema),
+        response: {
+          200: json(schema, { description: `The stored ${one}`, headers: etagHeader }),
+          ...errorResponses(404, 412, 413)
+        }
+      },
+      handler: function updateRecord (request, reply) {
+        return changeRecord(request, reply, store, idOf(request), changes.update)
+      }
+    },
+
+    delete: {
+      method: 'DELETE',
+      url: `/:${idParameter}`,
+      schema: {
+        operationId: `delete${One}`,
+        summary: `Delete one ${one}`,
+        description: `If several ${many} have this id, the one that was created first is deleted.`,
+        params,
+        headers: ChangeHeaders,
+        response: {
+          204: Type.Null({ description: `The first ${one} with this id is deleted` }),
+          ...errorResponses(404, 412, 413)
+        }
+      },
+      handler: function deleteOne (request, reply) {
+        return deleteRecord(request, reply, store, idOf(request))
+      }
+    }
+  }
+
+  for (const operation of definition.operations) {
+    const { schema, onSend = [], ...route } = routes[operation]
+    const { schema: ownSchema, onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
+    app.route({ ...routeDefaults, ...route, ...own, schema: { tags: [definition.name], ...schema, ...ownSchema }, onSend: [ownOnSend, onSend].flat() })
+  }
+}
+
+export default fp(collection, { ...metadata('collection'), encapsulate: true })
+
+function withArticle (noun: string) {
+  return `${/^[aeio]/.test(noun) ? 'an' : 'a'} ${noun}`
+}

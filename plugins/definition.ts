@@ -1,0 +1,146 @@
+import type { Static, TObject, TSchema } from '@sinclair/typebox'
+import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { Id, safeBounds, schemaId, schemaName } from '../schemas/fields.js'
+import { mapSchema, validatorOf } from './http/validator.js'
+import { StartupError } from './startup.js'
+import type { Collection, HasId, MaybePromise, Store } from './stores/store.js'
+
+/** What clients can do with a collection. */
+export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
+export type Operation = typeof operations[number]
+
+/** The record that a schema describes. */
+type RecordOf<S> = S extends TSchema ? Static<S> & HasId : HasId & Record<string, unknown>
+
+/** The definition of a collection. */
+export interface Definition<S extends object = TObject> {
+  /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */
+  name: string
+  /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
+  schema: S
+  /** What clients can do: some of `list`, `get`, `create`, `replace`, `update`, `delete`. Default: all. */
+  operations?: readonly Operation[]
+  /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
+  idSource?: 'client' | 'server'
+  /** Records of a new collection. Default: none. */
+  seed?: readonly RecordOf<S>[]
+  /** Name of the path parameter. Default: `id`. */
+  idParameter?: string
+  /** Your own store, or a function that returns the store of a request. Default: the decorator `stores`, or memory. */
+  store?: Store<RecordOf<S>> | ((request: FastifyRequest) => MaybePromise<Store<RecordOf<S>>>)
+  /** Fastify route options by operation, such as `{ delete: { onRequest: requireAdmin } }`. */
+  routes?: { [O in Operation]?: RouteShorthandOptions }
+  /** SQL for changes of the schema that are not made automatically: the first statement from version 1 to 2, and so on. */
+  upgrades?: readonly string[]
+}
+
+/** Returns a definition, whose seed and store have the type of its schema. */
+export function defineCollection<S extends object> (definition: Definition<S>): Definition<S> {
+  return definition
+}
+
+/** A definition that was checked, with the schemas and the words that derive from it. */
+export interface CheckedDefinition extends Collection<HasId> {
+  /** The schema of a new record: without an id if the server chooses it. */
+  newSchema: TObject
+  /** The schema of a merge patch. */
+  patchSchema: TObject
+  operations: readonly Operation[]
+  idSource: 'client' | 'server'
+  idParameter: string
+  /** What the collection is called in the document: `order`, `orders`, and their names in operation ids. */
+  words: { one: string, many: string, One: string, Many: string }
+}
+
+/** The names of our own tables. */
+const reservedNames = ['collections', 'collection_changes', 'idempotency_keys', 'last_ids']
+
+/** Checks a definition. Throws one error that lists all problems. */
+export function checkDefinition (definition: Definition): CheckedDefinition {
+  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], upgrades } = definition
+  const problems = [...problemsOfName(name), ...problemsOfSchema(definition.schema)]
+  if (problems.length === 0) {
+    const schema = completeSchema(name, definition.schema, seed[0])
+    problems.push(...problemsOfFields(schema))
+    if (problems.length === 0) {
+      const One = schemaName(schema.$id)
+      const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
+      const newSchema = idSource === 'server' ? withoutId(schema, One) : schema
+      return { name, schema, newSchema, patchSchema: patchOf(schema, One), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
+    }
+  }
+  throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
+}
+
+function problemsOfName (name: unknown) {
+  if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) return ['name must be at most 48 lower case letters, digits and _, and start with a letter']
+  return reservedNames.includes(name) ? [`name must not be ${reservedNames.join(', ')}`] : []
+}
+
+function problemsOfSchema (schema: TSchema) {
+  const { type, properties, required } = Object(schema)
+  if (type !== 'object' || Object(properties) !== properties) return ['schema must be a TypeBox object, or a JSON Schema with type "object" and properties']
+  if (properties.id?.type !== 'integer' || !Array.isArray(required) || !required.includes('id')) return ['schema must have a required integer id']
+  const open = ['additionalProperties', 'patternProperties', 'unevaluatedProperties'].filter(keyword => Object(schema[keyword]) === schema[keyword] || schema[keyword] === true)
+  return open.map(keyword => `schema must not have ${keyword}, because a record has only the fields in properties`)
+}
+
+/** Names of columns that PostgreSQL or our statements use. */
+const reservedFields = ['position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id']
+
+/** Problems of field names, and of keywords and types that Ajv does not know. */
+function problemsOfFields (schema: TObject) {
+  const names = Object.keys(schema.properties)
+  const seen = new Set([...reservedFields, ''])
+  const unstorable = names.filter(name => {
+    const isUnique = seen.size < seen.add(name.toLowerCase()).size
+    return !isUnique || name in Object.prototype || name.includes('\0') || Buffer.byteLength(name) > 63
+  })
+  const problems = unstorable.map(name => `the field ${JSON.stringify(name)} cannot be stored: its name is reserved, too long, or not unique without its case`)
+  try {
+    validatorOf(schema)
+  } catch (error) {
+    problems.push(`schema is not valid: ${(error as Error).message}`)
+  }
+  return problems
+}
+
+/** Completes a schema: all integers have bounds, the id has a format, and the schema has a name and an example. */
+function completeSchema (name: string, given: TObject, example?: HasId): TObject {
+  const schema = mapSchema(given, completed) as TObject
+  const One = schemaName(schema.$id) || schema.title || pascalCase(singular(name))
+  const properties = { ...schema.properties, id: { ...Id, ...schema.properties.id } }
+  return { ...schema, $id: schemaId(One), properties: properties as TObject['properties'], ...!schema.examples && example && { examples: [example] } }
+}
+
+function completed (schema: TSchema) {
+  const { items, additionalItems, ...rest } = schema
+  // A tuple of TypeBox, in the words of the newest JSON Schema.
+  const array = Array.isArray(items) ? { ...rest, prefixItems: items, items: additionalItems } : schema
+  if (![schema.type].flat().includes('integer')) return array
+  const { minimum = -Infinity, maximum = Infinity } = schema
+  return { ...array, minimum: Math.max(minimum, safeBounds.minimum), maximum: Math.min(maximum, safeBounds.maximum) }
+}
+
+function withoutId (schema: TObject, name: string): TObject {
+  const { id, ...properties } = schema.properties
+  const examples = schema.examples?.map(({ id, ...example }: HasId) => example)
+  return { ...schema, $id: schemaId(`New${name}`), properties, required: (schema.required as string[]).filter(name => name !== 'id'), ...examples && { examples } }
+}
+
+/** The schema of a merge patch, for the document: each field is optional, and null if it can be removed. */
+function patchOf (schema: TObject, name: string): TObject {
+  const { properties, required = [], examples } = withoutId(schema, name)
+  const fields = Object.entries(properties).map(([name, schema]) => [name, required.includes(name) ? schema : { anyOf: [schema, { type: 'null' }] }])
+  const description = 'The fields to change; null removes an optional field'
+  return { ...schema, $id: schemaId(`${name}Patch`), properties: Object.fromEntries(fields), required: [], description, ...examples && { examples } }
+}
+
+function pascalCase (name: string) {
+  return name.replaceAll(/(^|_)([a-z\d]?)/g, (_, _start, letter: string) => letter.toUpperCase())
+}
+
+/** The singular of a name: `categories` is `category`, `boxes` is `box`, `orders` is `order`. */
+function singular (name: string) {
+  return name.replace(/ies$/, 'y').replace(/(?<=s|x|z|ch|sh)es$/, '').replace(/(?<!s)s$/, '')
+}

@@ -1,0 +1,98 @@
+import { Type, type TObject } from '@sinclair/typebox'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { invalid, notFound } from './errors.js'
+import { checkPreconditions, etagOf, hasPreconditions, isExpectedBy, listEtag } from './etags.js'
+import { recordUrl } from './paths.js'
+import { problemsOf } from './problems.js'
+import { cacheHeaders, setHeaders } from './responses.js'
+import { validatorOf } from './validator.js'
+import type { HasId, Store } from '../stores/store.js'
+
+/** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
+export const CreationHeaders = Type.Object({
+  'Idempotency-Key': Type.Optional(Type.String({
+    pattern: '^[!-~]{1,255}$',
+    description: '1 to 255 visible ASCII characters that identify the request; a retry with the same key within 24 hours creates nothing',
+    examples: ['6f1c2b9e-0d5a-4e0f-9a53-3c1d7f2a8b46']
+  }))
+})
+
+/** Creates a record and sends it. Requests with the same idempotency key create it once. */
+export async function createRecord (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, idSource: 'client' | 'server') {
+  const { id, ...fields } = request.body as HasId
+  const record = idSource === 'server' ? fields : request.body as HasId
+  const key = request.headers['idempotency-key'] as string | undefined
+  // A POST changes the list, so its preconditions are about the list.
+  if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
+  const json = await store.append(record, key)
+  setHeaders(request, reply)
+  reply.code(201).header('location', recordUrl(request, idSource === 'server' ? JSON.parse(json).id : id))
+  return json
+}
+
+/** Returns functions that return the new record for the body of a PUT and of a PATCH. They throw a 400 if it is invalid. */
+export function changesOf (schema: TObject) {
+  const validate = validatorOf(schema)
+
+  return {
+    /** The body is the whole record. Its id can be left out. */
+    replace ({ body }: FastifyRequest, id: number) {
+      const record = checked({ id, ...objectIn(body) }, id)
+      return () => record
+    },
+
+    /** The body is a JSON Merge Patch (RFC 7396). */
+    update ({ body }: FastifyRequest, id: number) {
+      const patch = objectIn(body)
+      return (current: string) => checked(merge(JSON.parse(current), patch), id)
+    }
+  }
+
+  function checked (record: unknown, id: number) {
+    if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
+    if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: `must be ${id}, as in the path` }])
+    return record as HasId
+  }
+}
+
+function objectIn (body: unknown) {
+  if (!isObject(body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
+  return body
+}
+
+function merge (target: unknown, patch: unknown): unknown {
+  if (!isObject(patch)) return patch
+  const merged: Record<string, unknown> = isObject(target) ? { ...target } : {}
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete merged[name]
+    else merged[name] = merge(merged[name], value)
+  }
+  return merged
+}
+
+function isObject (value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Replaces the first record with this id, and sends the new one with its ETag. */
+export async function changeRecord (
+  request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, id: number, changeOf: (request: FastifyRequest, id: number) => (current: string) => HasId
+) {
+  if (!Number.isSafeInteger(id)) throw notFound()
+  const change = changeOf(request, id)
+  const json = await store.replaceFirst?.(id, current => {
+    checkPreconditions(request, etagOf(current))
+    return change(current)
+  })
+  if (!json) throw notFound()
+  setHeaders(request, reply)
+  reply.header('etag', etagOf(json))
+  return json
+}
+
+/** Deletes the first record with this id. */
+export async function deleteRecord (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, id: number) {
+  if (!await store.removeFirst(id, isExpectedBy(request))) throw notFound()
+  setHeaders(request, reply, cacheHeaders)
+  return reply.code(204).send(undefined)
+}

@@ -1,0 +1,90 @@
+import type { ErrorObject } from 'ajv'
+import type { Problem } from '../../schemas/errors.js'
+
+/** The parts of a request: their names in Fastify's routes and in our errors. */
+export const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
+
+const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', null: 'null', object: 'an object' }
+
+/** Describes what a value must be. */
+export function explain (error: ErrorObject) {
+  const { keyword, params, message } = error
+  switch (keyword) {
+    case 'required': return 'is required'
+    case 'type': return `must be ${[params.type].flat().map(type => typeNames[type] ?? `a ${type}`).join(' or ')}`
+    case 'minimum': return `must be at least ${params.limit}`
+    case 'maximum': return `must be at most ${params.limit}`
+    case 'enum': return `must be one of ${params.allowedValues.map(shown).join(', ')}`
+    case 'const': return `must be ${shown(params.allowedValue)}`
+    case 'minLength': return params.limit === 1 ? 'must not be empty' : plain(message)
+    case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
+    case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
+    case 'dependencies': case 'dependentRequired': return `needs ${params.missingProperty}`
+    default: return expectation(error) ?? plain(message)
+  }
+}
+
+function shown (value: unknown) {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** The message of Ajv, without capitals. */
+function plain (message = '') {
+  return message.replace('NOT', 'not')
+}
+
+/** The words of our schemas for a value that matches a pattern, a format or a function. */
+function expectation ({ keyword, params, parentSchema }: ErrorObject) {
+  if (!['pattern', 'format', 'is'].includes(keyword)) return
+  const expected = parentSchema?.expected ?? (keyword === 'format' ? undefined : parentSchema?.description)
+  if (expected) return `must be ${expected}`
+  return keyword === 'format' ? `must match the format ${params.format}` : undefined
+}
+
+/** The problems of a value, one for each place that is wrong, with a JSON Pointer to it. */
+export function problemsOf (errors: ErrorObject[] | null | undefined) {
+  const all = errors ?? []
+  const unions = all.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
+  const mistyped = new Set(all.filter(({ keyword }) => keyword === 'type').map(({ instancePath }) => instancePath))
+  return all
+    .filter(error => !['if', 'propertyNames'].includes(error.keyword) && !unions.some(union => isAlternative(error, union)))
+    .filter(({ keyword, instancePath }) => !['const', 'enum'].includes(keyword) || !mistyped.has(instancePath))
+    .map(error => ({ path: placeOf(error), message: explain(error) }))
+}
+
+/** Ajv reports a missing or unknown property at its parent. */
+function placeOf ({ keyword, instancePath, params }: ErrorObject) {
+  const property = { required: params.missingProperty, additionalProperties: params.additionalProperty, unevaluatedProperties: params.unevaluatedProperty }[keyword]
+  return property === undefined ? instancePath : `${instancePath}/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`
+}
+
+/** Returns whether an error is about one of the alternatives of a union, which has an error of its own. */
+function isAlternative ({ instancePath, schemaPath }: ErrorObject, union: ErrorObject) {
+  const parent = union.schemaPath.slice(0, union.schemaPath.lastIndexOf('/') + 1)
+  const isBeside = schemaPath === union.schemaPath || (schemaPath.startsWith(parent) && !schemaPath.startsWith(`${union.schemaPath}/`))
+  return !isBeside && (instancePath === union.instancePath || instancePath.startsWith(`${union.instancePath}/`))
+}
+
+/**
+ * Returns the `detail` and the problems of a request that a host has rejected with 400. The message of its own
+ * `schemaErrorFormatter` stays as it is.
+ */
+export function hostProblems ({ message, validation, validationContext }: Rejection) {
+  if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Problem[] }
+  const problems = problemsOf(validation)
+  const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
+  return {
+    detail: isOfFastify ? textOf(problems) : message,
+    errors: problems.map(problem => ({ in: parts[validationContext as keyof typeof parts], ...problem }))
+  }
+
+  function textOf (problems: { path: string, message?: string }[]) {
+    return problems.map(({ path, message }) => `${validationContext}${path} ${message}`).join(', ')
+  }
+}
+
+interface Rejection {
+  message: string
+  validation?: ErrorObject[]
+  validationContext?: string
+}

@@ -1,0 +1,37 @@
+/** The engine is unavailable at the moment. It becomes a 503. */
+export class StoreUnavailableError extends Error {
+  readonly code = 'ERR_STORE_UNAVAILABLE'
+
+  constructor (cause?: unknown) {
+    super('The store is unavailable', { cause })
+  }
+}
+
+/** The generated ids have reached 2^53 - 1. It becomes a 503. */
+export class NoIdLeftError extends Error {
+  readonly code = 'ERR_NO_ID_LEFT'
+}
+
+/** A call with this idempotency key is in progress. It becomes a 409. */
+export class IdempotencyKeyInUseError extends Error {
+  readonly code = 'ERR_IDEMPOTENCY_KEY_IN_USE'
+}
+
+/** The idempotency key was used with a different record. It becomes a 422. */
+export class IdempotencyKeyReusedError extends Error {
+  readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
+}
+
+/** The record is not the expected one. It becomes a 412. */
+export class RecordChangedError extends Error {
+  readonly code = 'ERR_RECORD_CHANGED'
+}
+
+/** The engine cannot store a record. `path` is a JSON Pointer to the field, `message` says what it must be. It becomes a 400. */
+export class NotStorableError extends Error {
+  readonly code = 'ERR_NOT_STORABLE'
+
+  constructor (readonly path: string, message: string) {
+    super(message)
+  }
+}

@@ -1,0 +1,208 @@
+import { connect as connectSocket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { loadOptional, StartupError } from '../startup.js'
+import { StoreUnavailableError } from './errors.js'
+import { codeOf, isOutOfDate, isRefusal, isSerializationFailure, isUnknownStatement, isUnreachable, ReadOnlyError, startupError } from './postgres-errors.js'
+import { stalledListTimeouts } from './sql-lists.js'
+import type { Row } from './sql-table.js'
+import type { EngineOptions } from './store.js'
+import { lock } from './postgres-statements.js'
+
+/** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
+export async function connectPostgres (url: string, { timeout, poolSize, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
+  checkUrl(url)
+  const { default: pg } = await loadOptional('pg', 'DATABASE_URL', () => import('pg'))
+  // pg returns a bigint as text. Our values are safe integers, so they become numbers.
+  const types = { getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid) }
+  const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
+  let pools = newPools()
+  let isPrepared = false
+  let preparing: Promise<void> | undefined
+  /** Whether prepared statements have names. Some connection poolers do not support that. */
+  let usesNames = true
+
+  return { start, read, write, openSnapshot, withTimeout, usage, close }
+
+  /** Prepares the tables. If the server cannot be used at the moment, the first statement tries again. */
+  async function start () {
+    try {
+      await prepareOnce()
+    } catch (error) {
+      if (!isUnreachable(error)) throw startupError(error)
+      onUnavailable?.(error)
+    }
+  }
+
+  function prepareOnce () {
+    preparing ??= prepareTables().finally(() => { preparing = undefined })
+    return preparing
+  }
+
+  async function prepareTables () {
+    const client = new pg.Client(login)
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      // A connection pooler may accept the login and then wait for a server, so the first statement has a limit. Upgrades have none.
+      const limit = { query_timeout: timeout } // an option that the types of pg do not have
+      await client.query({ text: `begin; set local lock_timeout = ${timeout}`, ...limit })
+      await client.query(`select ${lock('migrations', timeout)}`) // instances that start at the same time wait for each other
+      await rejectReadOnly(client)
+      await prepare(client)
+      await client.query('commit')
+      isPrepared = true
+    } finally {
+      await client.end().catch(() => {})
+    }
+  }
+
+  /** Runs a statement that changes nothing. If it takes too long, the server is asked to cancel it. */
+  function read (config: pg.QueryArrayConfig) {
+    return run(config, cancel).catch(fail) as Promise<pg.QueryArrayResult>
+  }
+
+  /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
+  function write (config: pg.QueryArrayConfig): Promise<pg.QueryArrayResult>
+  function write (config: string): Promise<pg.QueryResult>
+  function write (config: string | pg.QueryArrayConfig) {
+    return run(config, () => {}).catch(fail)
+  }
+
+  /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
+  async function run (config: string | pg.QueryArrayConfig, giveUp: (client: pg.PoolClient) => void) {
+    if (!isPrepared) await prepareOnce()
+    const deadline = Date.now() + timeout
+    for (;;) {
+      const used = pools
+      const client = await connect('queries')
+      try {
+        const result = await client.query(typeof config === 'string' || usesNames ? config : unnamed(config))
+        client.release()
+        return result
+      } catch (error) {
+        if (!(error instanceof pg.DatabaseError)) giveUp(client)
+        client.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
+        if (isOutOfDate(error)) replacePools(used)
+        if (isUnknownStatement(error)) usesNames = false
+        if (Date.now() > deadline || !(isOutOfDate(error) || isUnknownStatement(error) || isSerializationFailure(error))) throw error
+        await sleep(Math.random() * 10)
+      }
+    }
+  }
+
+  /** Starts a read transaction. It sees the database as of now. */
+  async function openSnapshot () {
+    const client = await connect('lists').catch(fail)
+    const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
+    try {
+      // The first statement determines what the transaction sees.
+      await withTimeout(client.query(`
+        begin isolation level repeatable read read only;
+        set local statement_timeout = ${timeout};
+        set local idle_in_transaction_session_timeout = ${timeout * stalledListTimeouts * 2};
+        select 1`).catch(fail))
+    } catch (error) {
+      free()
+      throw error
+    }
+    return { free, select: async (config: pg.QueryArrayConfig) => (await withTimeout(client.query<Row>(unnamed(config)).catch(fail))).rows }
+  }
+
+  /** A connection from a pool. If the server does not allow more connections, it waits for one. */
+  async function connect (pool: keyof typeof pools) {
+    const deadline = Date.now() + timeout
+    for (;;) {
+      try {
+        return await pools[pool].connect()
+      } catch (error) {
+        if (codeOf(error) !== '53300' || Date.now() > deadline) throw error
+        const other = pool === 'lists' ? pools.queries : pools.lists
+        if (other.idleCount > 0) (await other.connect()).release(true) // closes a connection that is not used
+        await sleep(20)
+      }
+    }
+  }
+
+  /** Waits for a result, not longer than the timeout. */
+  async function withTimeout<R> (pending: Promise<R>) {
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, timeout) })
+      .then(() => fail(new Error(`The database did not answer within ${timeout} ms (DATABASE_TIMEOUT)`)))
+    return Promise.race([pending, late]).finally(() => clearTimeout(timer))
+  }
+
+  /** Converts errors that may be temporary. Rejected data, invalid statements and internal errors of the server are not. */
+  function fail (error: unknown): never {
+    if (isRefusal(error) || /^(42|XX)/.test(codeOf(error))) throw error
+    onUnavailable?.(error)
+    throw new StoreUnavailableError(error)
+  }
+
+  function newPools () {
+    const limits = { ...login, query_timeout: timeout, onConnect: rejectReadOnly }
+    const pools = {
+      queries: new pg.Pool({ ...limits, max: Math.ceil(poolSize / 2) }),
+      // A long list holds its connection while the client reads, so lists have their own pool.
+      lists: new pg.Pool({ ...limits, max: Math.max(1, Math.floor(poolSize / 2)) })
+    }
+    for (const pool of [pools.queries, pools.lists]) {
+      // A lost connection fails its query. If it is idle, the pool replaces it.
+      pool.on('error', () => {})
+      pool.on('connect', client => client.on('error', () => {}))
+    }
+    return pools
+  }
+
+  /** Replaces all connections, because they lead to a standby or have statements that are out of date. */
+  function replacePools (used: typeof pools) {
+    if (used !== pools) return
+    pools = newPools()
+    endWhenUnused(used).catch(() => {})
+  }
+
+  /** Ends pools after all calls that wait for a connection have one. A pool that is ended does not serve them. */
+  async function endWhenUnused (used: typeof pools) {
+    while (used.queries.waitingCount + used.lists.waitingCount > 0) await sleep(10)
+    await endOf(used)
+  }
+
+  function usage () {
+    return { queries: poolUsage(pools.queries), lists: poolUsage(pools.lists) }
+  }
+
+  async function close () {
+    await endOf(pools)
+  }
+
+  async function endOf ({ queries, lists }: typeof pools) {
+    await Promise.all([queries.end(), lists.end()])
+  }
+}
+
+async function rejectReadOnly (client: pg.ClientBase) {
+  const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
+  if (row?.[0] === 'on') throw new ReadOnlyError('The server in DATABASE_URL is read-only (a standby)')
+}
+
+/** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. */
+function checkUrl (url: string) {
+  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
+  if (!URL.canParse(url)) throw new StartupError('DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
+}
+
+function unnamed (config: pg.QueryArrayConfig) {
+  return { ...config, name: undefined }
+}
+
+/** Asks the server to cancel the statement of a TCP connection. Closing the connection alone would not stop it. */
+function cancel (client: pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }) {
+  const { host = '', port = 0, processID = 0, secretKey = 0 } = client
+  const request = Buffer.alloc(16)
+  for (const [n, value] of [16, 80877102, processID, secretKey].entries()) request.writeInt32BE(value, n * 4)
+  connectSocket(port, host).on('error', () => {}).end(request)
+}
+
+function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {
+  return { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
+}

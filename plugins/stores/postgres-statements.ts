@@ -1,0 +1,155 @@
+import { createHash } from 'node:crypto'
+import { changesStart, sharedTables, type Table } from './sql-migrations.js'
+import { tableOf, type Conditions } from './sql-table.js'
+import { maxCountedId, type Collection, type HasId } from './store.js'
+
+/** The values that a column can have beyond its type. */
+const conditions: Conditions = {
+  integer: column => `${column} between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
+  number: column => `abs(${column}) < 'Infinity'` // NaN is larger
+}
+
+/** The tables that all collections share, and the trigger function that counts changes. */
+export const postgresTables = [
+  ...sharedTables,
+  `create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
+    begin
+      execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name);
+      return null;
+    end $$`
+]
+
+/** The table of a collection, with its types and statements. */
+export function postgresTable<T extends HasId> ({ name, schema, upgrades }: Pick<Collection<T>, 'name' | 'schema' | 'upgrades'>, timeout: number) {
+  const sqlTable = tableOf({ name, schema }, conditions)
+  const { table, columns, fields, definitions } = sqlTable
+  const types = fields.map(({ columnType }) => columnType)
+  const isLocked = `_lock as materialized (select ${lock(name, timeout)})`
+  // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
+  const selected = fields.map(({ column, type }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column).join(', ')
+
+  const created: Table = {
+    name,
+    columns: definitions,
+    ...upgrades && { upgrades },
+    creation: [
+      `create table ${table} (position bigint generated always as identity primary key, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
+      `create index on ${table} (id, position)`,
+      `insert into last_ids values ('${name}', 0)`,
+      `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
+      `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
+    ]
+  }
+
+  return {
+    ...sqlTable,
+    created,
+    deletion,
+    insertion,
+
+    /** The first records with some ids, each with its position, its row version, and the place of its id. */
+    selectFirsts: statement(`
+      select found.*, asked.place from unnest($1::bigint[]) with ordinality as asked (id, place),
+      lateral (select ${selected}, position, xmin::text from ${table} as t where t.id = asked.id order by position limit 1) as found`),
+
+    selectPiece: statement(sqlTable.pieceSelection('$1::bigint', '$2::int', selected)),
+    selectEnd: statement(sqlTable.endSelection('$1::bigint', '$2::int')),
+    selectVersion: statement(sqlTable.versionSelection(selected)),
+
+    /** Replaces the records at some positions, if they have not changed since they were read. */
+    replace: statement(`
+      update ${table} as t set ${fields.map(({ column }) => `${column} = given.${column}`).join(', ')}
+      from unnest(${arrays(types)}, $${types.length + 1}::bigint[], $${types.length + 2}::text[]) as given (${columns}, _position, _version)
+      where t.position = given._position and t.xmin::text = given._version returning t.position`),
+
+    /** Deletes the record at a position, if it has not changed since it was read, and is still the first with its id. */
+    deleteExpected: statement(`
+      with ${isLocked}
+      delete from ${table} using _lock where position = $1::bigint and ${table}.xmin::text = $2::text
+      and position = (select min(position) from ${table} where id = $3::bigint)`),
+
+    /** The previous uses of keys. The update makes the transaction wait for the same replication as a new record. */
+    confirmUses: statement(`
+      update idempotency_keys set at = at where collection = '${name}' and key = any($1::text[]) and at >= $2::bigint returning key, digest, id`)
+  }
+
+  /**
+   * Inserts records while it holds the lock of the collection, so that positions are in order of commits: no record
+   * appears before one that has been visible already. Returns a row for each record with its place, its id and whether
+   * it was inserted, unless there are neither generated ids nor keys.
+   */
+  function insertion (isNumbered: boolean, isKeyed: boolean) {
+    const given = [...types, ...isKeyed ? ['text', 'text'] : []]
+    const records = isNumbered ? '_numbered' : '_given'
+    const keys = isKeyed ? ', _key, _digest' : ''
+    const isInserted = isKeyed ? '_key is null or _key in (select key from _claimed)' : 'true'
+    const insert = `insert into ${table} (${columns}) select ${columns} from ${records} where ${isInserted} order by _place`
+    return `
+      with ${isLocked},
+      _given as materialized (
+        select given.* from _lock, unnest(${arrays(given)}) with ordinality as given (${columns}${keys}, _place)
+      )
+      ${isNumbered ? `, ${numbering(keys)}` : ''}
+      ${isKeyed ? `, ${claim(records, given.length)}` : ''}
+      ${isNumbered ? `, _counted as (update last_ids set id = greatest(id, (select max("id") from _numbered where ${isInserted})) where collection = '${name}')` : ''}
+      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${isInserted} from ${records}` : insert}`
+  }
+
+  /** Gives each record the next id that no record has. The counter is locked until the end of the transaction. */
+  function numbering (keys: string) {
+    return `
+      _last as (select last_ids.id from last_ids, _lock where collection = '${name}' for update of last_ids),
+      _following as (
+        select generate_series(
+          1 + greatest(id, (select max(id) from ${table} where id <= ${maxCountedId})), ${Number.MAX_SAFE_INTEGER}) as id
+        from _last
+      ),
+      _free as (
+        select id from _following where (select count(*) from ${table} as taken where taken.id = _following.id) = 0
+        limit (select count(*) from _given)
+      ),
+      _numbers as (select id, row_number() over (order by id) as _place from _free),
+      _numbered as materialized (
+        select ${columns.replace('"id"', '_numbers.id as "id"')}${keys}, _place
+        from (select ${columns.replace('"id"', '"id" as _no_id')}${keys}, _place from _given) as unnumbered join _numbers using (_place)
+      )`
+  }
+
+  /** Stores the keys that are new or expired. The database decides which of several instances is the first. */
+  function claim (records: string, parameters: number) {
+    return `
+      _claimed as (
+        insert into idempotency_keys as used (collection, key, digest, id, at)
+        select '${name}', _key, _digest, "id", $${parameters + 1}::bigint from ${records} where _key is not null
+        on conflict (collection, key) do update set digest = excluded.digest, id = excluded.id, at = excluded.at
+        where used.at < $${parameters + 2}::bigint
+        returning key
+      )`
+  }
+
+  /** Deletes the first records with these ids. The second statement sees the changes of previous holders of the lock. */
+  function deletion (ids: number[]) {
+    return `select ${lock(name, timeout)};
+      with _asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id),
+      _found as (
+        select firsts.position from _asked,
+        lateral (select position from ${table} as t where t.id = _asked.id order by position limit _asked.count) as firsts
+      )
+      delete from ${table} where position in (select position from _found) returning id`
+  }
+}
+
+/** A prepared statement. Its name depends on its text, so that releases that share a connection pooler do not mix theirs up. */
+export function statement (text: string) {
+  return { name: createHash('sha256').update(text).digest('base64url').slice(0, 32), text, rowMode: 'array' as const }
+}
+
+/** An expression that waits for an advisory lock, not longer than the timeout. The lock is held until the end of the transaction. */
+export function lock (name: string, timeout: number) {
+  return `set_config('lock_timeout', '${timeout}', true), pg_advisory_xact_lock(hashtext('fastify-items-users'), hashtext(concat(current_schema(), '.${name}')))`
+}
+
+/** Parameters that are arrays of these types. */
+function arrays (types: string[]) {
+  return types.map((type, n) => `$${n + 1}::${type}[]`).join(', ')
+}

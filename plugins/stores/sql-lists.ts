@@ -1,0 +1,104 @@
+import { Readable } from 'node:stream'
+import type { Row } from './sql-table.js'
+import type { MaybePromise, Page } from './store.js'
+
+/** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
+const shortSize = 1000
+const pieceSizes = [500, 20, 1]
+
+/** A list is closed if its client reads nothing for this many times the database timeout. */
+export const stalledListTimeouts = 12
+
+/** Selects at most `limit` records after a position. */
+export type SelectPiece = (after: number, limit: number) => MaybePromise<Row[]>
+
+/** A consistent view of a collection from which a long list is read. `free` closes it. */
+export interface Snapshot {
+  select: SelectPiece
+  /** Selects the positions of two records: the one that is so many places after a position, and the next one. */
+  selectEnd (after: number, places: number): MaybePromise<Row[]>
+  free (): void
+}
+
+/** Reads pages of rows, which `encodeRow` encodes. A list is closed after a time without a reader, in milliseconds. */
+export function pageReader (encodeRow: (row: Row) => string, stallTimeout: number) {
+  return { shortPage, longPage }
+
+  /** Returns a page if it is short enough to be read at once. */
+  async function shortPage (select: SelectPiece, limit: number, after: number): Promise<Page | undefined> {
+    const size = Math.min(limit, shortSize)
+    const rows = await select(after, size + 1)
+    const isMore = rows.length > size
+    if (isMore && size < limit) return
+    if (rows.length === 0 && (await select(after, 1)).length > 0) return
+    const given = rows.slice(0, size)
+    return { list: `[${given.map(encodeRow).join(',')}]`, ...isMore && { next: positionOf(given) } }
+  }
+
+  /**
+   * Returns a page as a stream that reads one piece at a time. The snapshot is freed when the stream ends, when the client
+   * disconnects, or when the client has not read anything for too long.
+   */
+  async function longPage (snapshot: Snapshot, limit: number, after: number): Promise<Page> {
+    let position = after
+    let left = limit
+    const list = new Readable({
+      async read () {
+        clearTimeout(stalled)
+        try {
+          const piece = await readPiece(snapshot.select, position, left)
+          if (this.destroyed) return
+          stalled = giveUpLater()
+          const before = position === after ? '[' : piece.json && ','
+          position = piece.position
+          left -= piece.size
+          const last = piece.last || left === 0
+          this.push(before + piece.json + (last ? ']' : ''))
+          if (last) this.push(null)
+        } catch (error) {
+          this.destroy(error as Error)
+        }
+      },
+      destroy (error, done) {
+        clearTimeout(stalled)
+        snapshot.free()
+        done(error)
+      }
+    })
+    // Without a listener, the error of a stream that nobody reads would end the process.
+    list.on('error', () => {})
+    let stalled = giveUpLater()
+    return { list, next: limit === Infinity ? undefined : await nextPosition() }
+
+    function giveUpLater () {
+      return setTimeout(() => list.destroy(new Error('The client does not read the list')), stallTimeout).unref()
+    }
+
+    async function nextPosition () {
+      try {
+        const [last, following] = await snapshot.selectEnd(after, limit - 1)
+        return following && positionOf([last])
+      } catch (error) {
+        list.destroy()
+        throw error
+      }
+    }
+  }
+
+  async function readPiece (select: SelectPiece, after: number, left: number) {
+    let rows: Row[] = []
+    let last = false
+    for (const size of pieceSizes) {
+      const limit = Math.min(size, left)
+      rows = await select(after, limit)
+      last = rows.length < limit
+      if (rows.length > 0) break
+    }
+    return { json: rows.map(encodeRow).join(','), last, size: rows.length, position: positionOf(rows) }
+  }
+}
+
+/** The position of the last of these rows. */
+function positionOf (rows: (Row | undefined)[]) {
+  return Number(rows.at(-1)?.at(-1))
+}

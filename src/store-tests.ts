@@ -1,0 +1,181 @@
+import { deepEqual, equal, notEqual, ok, rejects } from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { Type, type Static } from '@sinclair/typebox'
+import type { HasId, List, MaybePromise, Store } from '../plugins/stores/store.js'
+import { Id } from '../schemas/fields.js'
+
+/** The records of the tests. */
+export const Sample = Type.Object({ id: Id, name: Type.String(), price: Type.Number(), note: Type.Optional(Type.String()) })
+export type Sample = Static<typeof Sample>
+
+/** Options of `storeTests`. */
+export interface StoreTestsOptions {
+  /** `test` of node:test, or another function that runs a test. */
+  test (name: string, run: () => Promise<void>): unknown
+  /** Opens a new store with these records. */
+  open (seed: Sample[]): MaybePromise<Store<Sample>>
+}
+
+const sample = (id: number, name = `number ${id}`): Sample => ({ id, name, price: id / 4 })
+
+/**
+ * Tests a store: order, ids, pages, keys, and concurrent changes. What a store does not have is not tested: `replaceFirst` and
+ * `version`.
+ *
+ * @example storeTests({ test, open: seed => ownStore(Sample, seed) })
+ */
+export function storeTests ({ test, open }: StoreTestsOptions) {
+  test('a store behaves like an array, whatever is appended, replaced and removed', async () => {
+    const model = [sample(0, 'first')]
+    const store = await open([...model])
+    let seed = 1
+    const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
+    for (let n = 0; n < 400; n++) {
+      const id = random(5)
+      const index = model.findIndex(record => record.id === id)
+      const record = sample(id, String(n))
+      const kind = random(4)
+      if (kind < 2) {
+        equal(await store.append(record), JSON.stringify(record))
+        model.push(record)
+      } else if (kind === 2 && store.replaceFirst) {
+        equal(await store.replaceFirst(id, () => record) ?? undefined, index >= 0 ? JSON.stringify(record) : undefined)
+        if (index >= 0) model[index] = record
+      } else {
+        equal(await store.removeFirst(id), index >= 0)
+        if (index >= 0) model.splice(index, 1)
+      }
+      equal(await store.first(id) ?? undefined, JSON.stringify(model.find(record => record.id === id)))
+      if (n % 50 === 0) await isList(store, model)
+    }
+    await isList(store, model)
+    equal(await store.size(), model.length)
+  })
+
+  test('an optional field can be absent, and a text can be anything that is well-formed', async () => {
+    const records: Sample[] = [sample(1, ''), { ...sample(2, 'Zoë "x" \\ \n \u2028 🫖'), note: '' }, { ...sample(-3), price: 5e-324 }, { ...sample(4), price: -1e300 }]
+    const store = await open([])
+    for (const record of records) equal(await store.append(record), JSON.stringify(record))
+    for (const record of records) equal(await store.first(record.id), JSON.stringify(record))
+    await isList(store, records)
+  })
+
+  test('an id that no record has is not found, however large it is', async () => {
+    const store = await open([sample(1)])
+    for (const id of [2, -1, 2 ** 53, -1e300, Number.MAX_VALUE]) {
+      equal(await store.first(id) ?? undefined, undefined)
+      equal(await store.removeFirst(id), false)
+      equal(await store.replaceFirst?.(id, () => sample(id)) ?? undefined, undefined)
+    }
+    await isList(store, [sample(1)])
+  })
+
+  test('a record without an id gets a new one after the largest', async () => {
+    const store = await open([sample(1), sample(-7), sample(40), sample(2 ** 53 - 1)])
+    const fields = { name: 'y', price: 1 }
+    const ids: number[] = []
+    for (const key of [undefined, 'key', 'key', undefined]) ids.push(idOf(await store.append(fields, key)))
+    equal(ids[0], 41)
+    equal(ids[1], ids[2], 'a retry with its key')
+    ok(Number(ids[3]) > Number(ids[1]))
+    await store.removeFirst(Number(ids[3]))
+    ok(idOf(await store.append(fields)) > Number(ids[3]), 'the id of a deleted record is not used again')
+  })
+
+  test('an idempotency key creates one record, also if it is used at the same time', async () => {
+    const store = await open([])
+    const outcomes = await Promise.allSettled(Array.from({ length: 20 }, async () => store.append(sample(1), 'a')))
+    const created = outcomes.flatMap(outcome => outcome.status === 'fulfilled' ? [outcome.value] : [])
+    ok(created.length > 0 && created.every(json => json === JSON.stringify(sample(1))))
+    for (const outcome of outcomes) if (outcome.status === 'rejected') equal(outcome.reason.code, 'ERR_IDEMPOTENCY_KEY_IN_USE')
+    await rejects(async () => store.append(sample(2), 'a'), { code: 'ERR_IDEMPOTENCY_KEY_REUSED' })
+    await store.append(sample(2), 'b')
+    await isList(store, [sample(1), sample(2)])
+  })
+
+  test('simultaneous records are stored in order of arrival, and simultaneous removals each remove one', async () => {
+    const model = Array.from({ length: 300 }, (_, n) => sample(n % 7, `number ${n}`))
+    const store = await open([])
+    deepEqual(await Promise.all(model.map(async record => store.append(record))), model.map(record => JSON.stringify(record)))
+    await isList(store, model)
+    const removed = await Promise.all([0, 1, 0, 99, 0].map(async id => store.removeFirst(id)))
+    deepEqual(removed, [true, true, true, false, true])
+    await isList(store, model.filter((_, n) => ![0, 1, 7, 14].includes(n)))
+  })
+
+  test('a record that is not expected is not removed', async () => {
+    const store = await open([sample(1, 'a'), sample(1, 'b')])
+    const isNamed = (name: string) => (json: string) => JSON.parse(json).name === name
+    await rejects(async () => store.removeFirst(1, isNamed('b')), { code: 'ERR_RECORD_CHANGED' })
+    equal(await store.removeFirst(1, isNamed('a')), true)
+    equal(await store.removeFirst(2, isNamed('a')), false)
+    await isList(store, [sample(1, 'b')])
+  })
+
+  test('changes of a record are not lost, and a change that throws changes nothing', async () => {
+    const store = await open([sample(1), { ...sample(2), price: 0 }, sample(3)])
+    if (!store.replaceFirst) return
+    const add = (json: string): Sample => ({ ...JSON.parse(json), price: JSON.parse(json).price + 1 })
+    await Promise.all(Array.from({ length: 20 }, async () => store.replaceFirst?.(2, add)))
+    const refusal = new Error('refused')
+    await rejects(async () => store.replaceFirst?.(2, () => { throw refusal }), refusal)
+    await isList(store, [sample(1), { ...sample(2), price: 20 }, sample(3)])
+  })
+
+  test('pages follow each other, also if records around them are added, replaced and removed', async () => {
+    const model = Array.from({ length: 25 }, (_, id) => sample(id))
+    const store = await open([...model])
+    const seen: number[] = []
+    for (let after: number | undefined = 0; after !== undefined;) {
+      const { list, next }: Awaited<ReturnType<typeof store.page>> = await store.page(10, after)
+      seen.push(...JSON.parse(await read(list)).map(({ id }: HasId) => id))
+      if (after === 0) {
+        await store.removeFirst(3)
+        await store.removeFirst(15)
+        await store.replaceFirst?.(16, () => sample(16, 'changed'))
+        await store.append(sample(25))
+      }
+      after = next
+    }
+    deepEqual(seen, [...model.map(({ id }) => id).filter(id => id !== 15), 25])
+    deepEqual((await store.page(100, 0)).next, undefined)
+  })
+
+  test('a list is the collection at the time of the call', async () => {
+    for (const size of [3, 3000]) {
+      const model = Array.from({ length: size }, (_, id) => sample(id))
+      const store = await open([...model])
+      const list = await store.list()
+      for (const id of [0, size - 1]) await store.removeFirst(id)
+      await store.replaceFirst?.(1, () => sample(1, 'changed'))
+      await store.append(sample(5, 'later'))
+      equal(await read(list), JSON.stringify(model))
+    }
+  })
+
+  test('the version changes with every change, and only then', async () => {
+    const store = await open([sample(1), sample(2)])
+    if (!store.version) return
+    const versions = [await store.version()]
+    equal(await store.version(), versions[0])
+    for (const change of [() => store.append(sample(3)), () => store.replaceFirst?.(1, () => sample(1, 'changed')), () => store.removeFirst(3), () => store.append(sample(3))]) {
+      if (await change() === undefined) continue
+      versions.push(await store.version())
+    }
+    equal(new Set(versions).size, versions.length)
+    notEqual(versions[0], undefined)
+  })
+}
+
+async function isList (store: Store<Sample>, records: Sample[]) {
+  equal(await read(await store.list()), JSON.stringify(records))
+}
+
+async function read (list: List) {
+  return text(Readable.from(list))
+}
+
+function idOf (json: string): number {
+  return JSON.parse(json).id
+}

@@ -1,0 +1,279 @@
+import { Type, type TObject } from '@sinclair/typebox'
+import Fastify, { type InjectOptions } from 'fastify'
+import { test, type Test } from 'tap'
+import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store } from '../src/index.js'
+import { checkAnswers } from './support/document.js'
+import { onEveryEngine } from './support/engines.js'
+import { invalidBody } from './support/helper.js'
+import { edgesOf, recordOf, wrongOf } from './support/values.js'
+
+const Order = Type.Object({
+  id: Type.Integer(),
+  item_id: Type.Integer(),
+  quantity: Type.Integer({ minimum: 1 }),
+  note: Type.Optional(Type.String())
+})
+
+/** An app with these collections. Its responses are validated against its document. */
+async function serve (t: Test, store: string | undefined, ...definitions: Definition<TObject>[]) {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  await app.register(docs)
+  if (store) await app.register(stores, { store })
+  for (const definition of definitions) app.register(collection, { prefix: `/${definition.name}`, ...definition })
+  checkAnswers(t, app, JSON.stringify(definitions))
+  await app.ready()
+  return {
+    app,
+    async send (method: InjectOptions['method'], url: string, body?: unknown, headers?: Record<string, string>) {
+      const response = await app.inject({ method, url, headers, body: body === undefined ? undefined : JSON.stringify(body) })
+      return { status: response.statusCode, body: response.body && response.json(), etag: String(response.headers.etag), headers: response.headers }
+    }
+  }
+}
+
+const orders = defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, item_id: 1, quantity: 2 }, { id: 2, item_id: 1, quantity: 1, note: 'x' }, { id: 2, item_id: 9, quantity: 9 }] })
+
+/** Every type of field. */
+const Everything = Type.Object({
+  id: Type.Integer(),
+  text: Type.String({ minLength: 1 }),
+  number: Type.Number({ maximum: 1e9 }),
+  count: Type.Integer(),
+  flag: Type.Boolean(),
+  colour: Type.Union([Type.Literal('red'), Type.Literal('green')]),
+  size: Type.Unsafe<string>({ type: 'string', enum: ['small', "it's large"] }),
+  stars: Type.Optional(Type.Union([Type.Literal(1), Type.Literal(2.5)])),
+  contact: Type.Optional(Type.Union([Type.String({ format: 'email', examples: ['ada@example.com'] }), Type.Literal('none')])),
+  fixed: Type.Optional(Type.Literal(true)),
+  either: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  at: Type.Optional(Type.String({ format: 'date-time', examples: ['2026-11-16T12:00:00Z'] })),
+  tags: Type.Array(Type.String()),
+  pair: Type.Optional(Type.Tuple([Type.String(), Type.Number()], { examples: [['a', 1]] })),
+  place: Type.Object({ city: Type.String(), at: Type.Optional(Type.Array(Type.Number())) })
+})
+
+onEveryEngine((t, address, engine) => {
+  t.test('a collection of a host has all six operations', async t => {
+    const { send } = await serve(t, address(), orders)
+    t.same((await send('GET', '/orders')).body, orders.seed)
+    t.same((await send('GET', '/orders/2')).body, orders.seed?.[1])
+    const created = await send('POST', '/orders', { item_id: 3, quantity: 4, id: 77 })
+    t.same([created.status, created.body, created.headers.location], [201, { id: 3, item_id: 3, quantity: 4 }, './orders/3'])
+    t.same((await send('POST', '/orders', { item_id: 3, quantity: 0 })).body, invalidBody('body', ['/quantity', 'must be at least 1']))
+    t.equal((await send('DELETE', '/orders/1')).status, 204)
+    t.same((await send('GET', '/orders?limit=2')).body, orders.seed?.slice(1))
+  })
+
+  t.test('PUT replaces the first record with the id, in its place', async t => {
+    const { send } = await serve(t, address(), orders)
+    const list = await send('GET', '/orders')
+    const replaced = await send('PUT', '/orders/2', { item_id: 5, quantity: 6 })
+    t.same([replaced.status, replaced.body], [200, { id: 2, item_id: 5, quantity: 6 }])
+    const now = await send('GET', '/orders')
+    t.same(now.body, [orders.seed?.[0], replaced.body, orders.seed?.[2]])
+    t.not(now.etag, list.etag)
+    t.equal((await send('GET', '/orders/2')).etag, replaced.etag)
+    t.equal((await send('PUT', '/orders/2', { id: 2, item_id: 5, quantity: 6, extra: 1 })).etag, replaced.etag)
+    t.same((await send('PUT', '/orders/2', { id: 3, item_id: 5, quantity: 6 })).body, invalidBody('body', ['/id', 'must be 2, as in the path']))
+    t.same((await send('PUT', '/orders/2', { item_id: 5 })).body, invalidBody('body', ['/quantity', 'is required']))
+    t.same((await send('PUT', '/orders/2', [1])).body, invalidBody('body', ['', 'must be an object']))
+    t.equal((await send('PUT', '/orders/99', { item_id: 5, quantity: 6 })).status, 404)
+    t.equal((await send('PUT', '/orders/9007199254740993', { item_id: 5, quantity: 6 })).status, 404)
+    t.equal((await send('PUT', '/orders/x', { item_id: 5, quantity: 6 })).status, 400)
+    t.same((await send('GET', '/orders')).body, now.body)
+  })
+
+  t.test('PATCH merges a JSON Merge Patch, and null removes an optional field', async t => {
+    const { send } = await serve(t, address(), orders)
+    const patch = (body: unknown, type = 'application/merge-patch+json') => send('PATCH', '/orders/2', body, { 'content-type': type })
+    t.same((await patch({ quantity: 5 })).body, { id: 2, item_id: 1, quantity: 5, note: 'x' })
+    t.same((await patch({ note: null, quantity: 6 }, 'application/json')).body, { id: 2, item_id: 1, quantity: 6 })
+    t.same((await patch({ id: 2, unknown: { a: null } })).body, { id: 2, item_id: 1, quantity: 6 })
+    for (const [body, path, message] of [
+      [{ quantity: null }, '/quantity', 'is required'], [{ quantity: '7' }, '/quantity', 'must be an integer'], [{ quantity: 0 }, '/quantity', 'must be at least 1'],
+      [{ id: 3 }, '/id', 'must be 2, as in the path'], [[], '', 'must be an object'], [null, '', 'must be an object']
+    ] as const) {
+      const refused = await patch(body)
+      t.equal(refused.status, 400)
+      t.same(refused.body, invalidBody('body', [path, message]))
+    }
+    t.equal((await send('PATCH', '/orders/99', {})).status, 404)
+    t.same((await send('GET', '/orders/2')).body, { id: 2, item_id: 1, quantity: 6 })
+  })
+
+  t.test('PUT, PATCH and DELETE honour If-Match and If-None-Match', async t => {
+    const { send } = await serve(t, address(), orders)
+    const { etag } = await send('GET', '/orders/1')
+    const changes = [['PUT', { item_id: 1, quantity: 3 }], ['PATCH', { quantity: 3 }], ['DELETE', undefined]] as const
+    for (const [method, body] of changes) {
+      for (const headers of [{ 'if-match': '"other"' }, { 'if-none-match': etag }, { 'if-none-match': '*' }] as Record<string, string>[]) {
+        t.equal((await send(method, '/orders/1', body, headers)).status, 412, `${method} ${JSON.stringify(headers)}`)
+      }
+      t.equal((await send(method, '/orders/99', body, { 'if-match': '*' })).status, 404)
+    }
+    let current = etag
+    for (const [method, body] of changes) {
+      const changed = await send(method, '/orders/1', body, { 'if-match': `"x", ${current}`, 'if-none-match': '"y"' })
+      t.ok(changed.status < 300, method)
+      current = changed.etag
+    }
+  })
+
+  t.test('concurrent changes lose no update, also from two instances', async t => {
+    const url = address()
+    const instances = [await serve(t, url, orders)]
+    if (engine === 'PostgreSQL') instances.push(await serve(t, url, orders))
+    const [first] = instances
+    await Promise.all(Array.from({ length: 20 }, async function increment (_, n) {
+      const { send } = instances[n % instances.length] ?? instances[0]!
+      for (let done = 0; done < 3;) {
+        const { body, etag } = await send('GET', '/orders/1')
+        const changed = await send(n % 2 ? 'PATCH' : 'PUT', '/orders/1', { ...body, quantity: body.quantity + 1 }, { 'if-match': etag })
+        if (changed.status === 200) done++
+        else t.equal(changed.status, 412)
+      }
+    }))
+    t.equal((await first!.send('GET', '/orders/1')).body.quantity, 62)
+    await Promise.all([{ quantity: 1 }, { note: 'a' }, { item_id: 8 }].map((patch, n) => (instances[n % instances.length] ?? instances[0]!).send('PATCH', '/orders/1', patch)))
+    t.same((await first!.send('GET', '/orders/1')).body, { id: 1, item_id: 8, quantity: 1, note: 'a' })
+  })
+
+  t.test('fields of every type are stored, replaced, updated and validated', async t => {
+    const { send } = await serve(t, address(), { name: 'things', schema: Everything, idSource: 'client' })
+    const record = recordOf(Everything, 7)
+    t.same((await send('POST', '/things', record)).body, record)
+    for (const [name, field] of Object.entries(Everything.properties).slice(1)) {
+      for (const value of edgesOf(field)) {
+        t.same((await send('PUT', '/things/7', { ...record, [name]: value })).body[name], value, `PUT ${name}`)
+        if (value !== null) t.same((await send('PATCH', '/things/7', { [name]: value })).body[name], value, `PATCH ${name}`)
+      }
+      for (const [value, message] of wrongOf(field)) {
+        t.same((await send('PUT', '/things/7', { ...record, [name]: value })).body, invalidBody('body', [`/${name}`, message]))
+      }
+      const isOptional = !(Everything as TObject).required?.includes(name)
+      t.equal((await send('PATCH', '/things/7', { [name]: null })).status, isOptional ? 200 : 400, `${name}: null`)
+    }
+    t.same((await send('PATCH', '/things/7', { place: { city: 'Rome', at: null } })).body.place, { city: 'Rome' })
+    t.same((await send('PATCH', '/things/7', { at: 'noon' })).body, invalidBody('body', ['/at', 'must match the format date-time']))
+    for (const [fields, path, message] of [
+      [{ colour: 'blue' }, '/colour', 'must match one of the allowed schemas'], [{ size: 'x' }, '/size', "must be one of small, it's large"], [{ fixed: false }, '/fixed', 'must be true'],
+      [{ contact: 'x' }, '/contact', 'must match one of the allowed schemas'], [{ place: { city: 1 } }, '/place/city', 'must be a string'], [{ tags: ['a', 1] }, '/tags/1', 'must be a string']
+    ] as const) t.same((await send('PUT', '/things/7', { ...record, ...fields })).body, invalidBody('body', [path, message]))
+  })
+
+  if (engine === 'memory') return
+
+  t.test('a new optional field adds its column, and both releases run side by side', async t => {
+    const url = address()
+    const grown = { ...orders, schema: Type.Object({ ...Order.properties, colour: Type.Optional(Type.String()), weight: Type.Optional(Type.Number({ minimum: 0 })) }) }
+    const old = await serve(t, url, orders)
+    if (engine === 'SQLite') await old.app.close()
+    const grew = await serve(t, url, grown)
+    t.same((await grew.send('PATCH', '/orders/1', { colour: 'red', weight: 1.5 })).body, { id: 1, item_id: 1, quantity: 2, colour: 'red', weight: 1.5 })
+    if (engine === 'SQLite') await grew.app.close()
+    const again = engine === 'SQLite' ? await serve(t, url, orders) : old
+    t.same((await again.send('PATCH', '/orders/1', { quantity: 7 })).body, { id: 1, item_id: 1, quantity: 7 })
+    t.equal((await again.send('POST', '/orders', { item_id: 1, quantity: 1 })).status, 201)
+    if (engine === 'SQLite') await again.app.close()
+    const { send } = engine === 'SQLite' ? await serve(t, url, grown) : grew
+    t.same((await send('GET', '/orders/1')).body, { id: 1, item_id: 1, quantity: 7, colour: 'red', weight: 1.5 })
+  })
+
+  t.test('other differences between a table and its schema end the start', async t => {
+    const url = address()
+    await (await serve(t, url, orders)).app.close()
+    const { note, ...properties } = Order.properties
+    const other = Type.Object({ id: Type.Integer(), item_id: Type.Optional(Type.Integer()), quantity: Type.Number(), price: Type.Number() })
+    const without = Type.Object({ id: Type.Integer(), quantity: properties.quantity })
+    await t.rejects(serve(t, url, { ...orders, schema: without, seed: [] }), { message: /\n {2}orders\.item_id: the table has bigint not null.*, the schema needs no such column$/ })
+    await t.rejects(serve(t, url, { ...orders, schema: other, seed: [] }), {
+      code: 'ERR_STARTUP',
+      message: /^The schema does not fit a table in DATABASE_URL\. Change the schema, or add SQL to upgrades:\n {2}orders\.item_id: the table has bigint not null.*, the schema needs bigint.*\n {2}orders\.quantity: the table has bigint not null.*, the schema needs double precision.*\n {2}orders\.price: the table has no such column, the schema needs double precision not null.*$/
+    })
+  })
+})
+
+test('a wrong definition is one error at startup', async t => {
+  const schema = Order
+  for (const [definition, message] of [
+    [{ name: 'Orders', schema }, 'Invalid collection Orders: name must be at most 48 lower case letters, digits and _, and start with a letter.'],
+    [{ name: 'last_ids', schema }, 'Invalid collection last_ids: name must not be collections, collection_changes, idempotency_keys, last_ids.'],
+    [{ name: 'orders' }, 'collection: schema is required'],
+    [{ schema }, 'collection: name is required'],
+    [{ name: 'orders', schema: Type.String() }, 'schema must be a TypeBox object'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.String() }) }, 'schema must have a required integer id'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Optional(Type.Integer()) }) }, 'schema must have a required integer id'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), at: Type.Date() }) }, 'schema is not valid'],
+    [{ name: 'orders', schema: { ...Order, maximumm: 1 } }, 'schema is not valid: strict mode: unknown keyword: "maximumm"'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), x: Type.String({ format: 'phone' }) }) }, 'unknown format "phone"'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), position: Type.String() }) }, 'the field "position" cannot be stored'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer() }, { additionalProperties: true }) }, 'schema must not have additionalProperties'],
+    [{ name: 'orders', schema, operations: ['get', 'steal'] }, 'operations'],
+    [{ name: 'orders', schema, idSource: 'nobody' }, 'idSource'],
+    [{ name: 'orders', schema, seed: [{ id: 1, item_id: 1 }] }, '/orders/0/quantity is required'],
+    [{ name: 'orders', schema, routes: { remove: {} } }, 'routes'],
+    [{ name: 'orders', schema, store: { ...memory({ schema: Order, seed: [] }), replaceFirst: undefined } }, 'The operations replace and update need a store with the method replaceFirst.']
+  ] as [Definition, string][]) {
+    const app = Fastify()
+    t.teardown(() => app.close())
+    app.register(collection, definition)
+    await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message }, message)
+  }
+})
+
+test('a host adds a field to items, hides an operation, and protects another', async t => {
+  const schema = Type.Object({ ...items.schema.properties, colour: Type.Optional(Type.String()) }, { title: 'Item' })
+  const forbid = async () => { throw Object.assign(new Error('Only administrators can do this'), { statusCode: 403 }) }
+  const { send } = await serve(t, undefined, { ...items, schema, operations: ['list', 'create', 'delete'], routes: { delete: { onRequest: forbid }, list: { schema: { summary: 'All of them' } } } })
+  t.same((await send('POST', '/items', { id: 3, name: 'Lamp', price: 1, colour: 'red' })).body, { id: 3, name: 'Lamp', price: 1, colour: 'red' })
+  t.equal((await send('GET', '/items/3')).status, 404)
+  t.same((await send('DELETE', '/items/3')).body, { detail: 'Only administrators can do this' })
+  const { paths } = (await send('GET', '/openapi.json')).body
+  t.same(Object.keys(paths['/items/{item_id}']), ['delete'])
+  t.equal(paths['/items'].get.summary, 'All of them')
+})
+
+test('a collection that can only be read, and one with upgrades', async t => {
+  const { send } = await serve(t, 'memory', { ...orders, operations: ['list', 'get'], upgrades: ['select 1'] })
+  t.equal((await send('POST', '/orders', { item_id: 1, quantity: 1 })).status, 404)
+  t.same(Object.keys((await send('GET', '/openapi.json')).body.components.schemas).sort(), ['ErrorBody', 'InvalidRequest', 'Order', 'Problem'])
+  await t.rejects(serve(t, 'memory', orders, { ...orders, prefix: '/more', schema: Type.Object({ id: Type.Integer() }), seed: [] } as Definition), {
+    code: 'ERR_STARTUP', message: 'The collection orders is registered with two different schemas.'
+  })
+})
+
+test('a field that needs another field', async t => {
+  const schema = { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, card: { type: 'string' }, expires: { type: 'string', format: 'date' } }, dependentRequired: { card: ['expires'] } }
+  const { send } = await serve(t, 'memory', { name: 'payments', schema: schema as never })
+  t.same((await send('POST', '/payments', { card: '1' })).body, invalidBody('body', ['', 'needs expires']))
+  t.equal((await send('POST', '/payments', { card: '1', expires: '2026-11-17' })).status, 201)
+})
+
+test('a store that returns null, or of each request, or without optional methods', async t => {
+  const { replaceFirst, version, ...minimal } = memory({ schema: Order, seed: orders.seed ?? [] })
+  const store: Store<{ id: number, item_id: number, quantity: number, note?: string }> = { ...minimal, first: async id => await minimal.first(id) ?? null }
+  const { send } = await serve(t, undefined, { ...orders, store, operations: ['list', 'get', 'create', 'delete'] })
+  t.equal((await send('GET', '/orders/1')).status, 200)
+  t.equal((await send('GET', '/orders/99')).status, 404)
+  t.equal((await send('GET', '/orders')).etag, 'undefined')
+
+  const tenants = new Map(['a', 'b'].map(tenant => [tenant, memory({ schema: Order, seed: [] })]))
+  const shop = await serve(t, undefined, {
+    ...orders,
+    async store ({ headers }) {
+      return tenants.get(String(headers.tenant)) ?? Promise.reject(Object.assign(new Error('There is no such tenant'), { statusCode: 404 }))
+    }
+  })
+  t.equal((await shop.send('POST', '/orders', { item_id: 1, quantity: 1 }, { tenant: 'a' })).status, 201)
+  t.equal((await shop.send('PATCH', '/orders/1', { quantity: 2 }, { tenant: 'a' })).body.quantity, 2)
+  t.equal((await shop.send('GET', '/orders/1', undefined, { tenant: 'b' })).status, 404)
+  const unknown = await shop.send('GET', '/orders', undefined, { tenant: 'c' })
+  t.same([unknown.status, unknown.body], [404, { detail: 'There is no such tenant' }])
+
+  const incapable = await serve(t, undefined, { ...orders, store: () => store })
+  t.equal((await incapable.send('PATCH', '/orders/1', {})).status, 500)
+  await t.rejects(serve(t, undefined, { ...orders, store: memory({ schema: Type.Object({ id: Type.Integer() }), seed: [] }) as never }), {
+    message: 'The option store has a store of other records for the collection orders.'
+  })
+})
