@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import Database from 'libsql'
 import pg from 'pg'
 import { register } from 'tsx/esm/api'
-import { openEngine } from '../dist/plugins/stores/engines.js'
+import { openEngine } from '../dist/plugins/stores.js'
 import { Item } from '../dist/schemas/item.js'
 import { connections, has, item, measure } from './load.js'
 

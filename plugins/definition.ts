@@ -1,7 +1,7 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../schemas/fields.js'
-import { mapSchema, validatorOf } from './http/validator.js'
+import { mapSchema, validatorOf } from './http/validation.js'
 import { StartupError } from './startup.js'
 import type { Collection, HasId, MaybePromise, Store } from './stores/store.js'
 

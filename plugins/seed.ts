@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { problemsOf } from './http/problems.js'
-import { validatorOf } from './http/validator.js'
+import { problemsOf, validatorOf } from './http/validation.js'
 import { StartupError } from './startup.js'
 import type { Collection, HasId } from './stores/store.js'
 

@@ -7,11 +7,11 @@ import { checkOptions, custom, metadata, ownDecorator, type OptionSchemas } from
 import type { Health } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkedSeed, type Seed } from './seed.js'
-import { openEngine } from './stores/engines.js'
+import { memory } from './stores/memory.js'
 import { StartupError } from './startup.js'
 import { assertSameCollection, hostStores, missingMethod, storeOfRequest, type HostStores, type Stores } from './stores/host-stores.js'
 import { logOutages } from './stores/outages.js'
-import type { Collection, HasId, Store } from './stores/store.js'
+import type { Collection, Engine, EngineOptions, HasId, Store } from './stores/store.js'
 
 /** Options of the plugin `stores`. */
 export interface StoresOptions {
@@ -97,4 +97,18 @@ async function orStartupError<T> (open: () => Promise<T>) {
     const [reason] = (error as Error).message.split('\n', 1)
     throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${reason}`)
   }
+}
+
+/** Opens the engine for an address. Drivers are loaded only if they are needed. */
+export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
+  if (address === 'memory') return { open: memory, start () {}, check () {}, close () {} }
+  if (address.startsWith('sqlite:')) {
+    const { sqlite } = await import('./stores/sqlite.js')
+    return sqlite(address.slice('sqlite:'.length), limits)
+  }
+  if (/^postgres(ql)?:\/\//.test(address)) {
+    const { postgres } = await import('./stores/postgres.js')
+    return postgres(address, limits)
+  }
+  throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')
 }

@@ -1,6 +1,5 @@
 // Checks the options and environment variables without a build: npm start runs it before it compiles.
-import { readCommandLine } from '../src/command-line.js'
-import { readConfig } from '../src/config.js'
+import { readCommandLine, readConfig } from '../src/config.js'
 
 try {
   const { set } = readCommandLine(process.argv.slice(2))

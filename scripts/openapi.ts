@@ -1,4 +1,4 @@
-// Writes the document of the service as it is by default to openapi.json, and its types to src/client-types.ts.
+// Writes the document of the service as it is by default to openapi.json, and its types to src/client/types.ts.
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
@@ -14,9 +14,9 @@ await app.close()
 await writeFile('openapi.json', `${JSON.stringify(response.json(), null, 2)}\n`)
 
 const problem = await install('test/clients/types')
-if (problem) throw new Error(`src/client-types.ts was not written: ${problem}`)
+if (problem) throw new Error(`src/client/types.ts was not written: ${problem}`)
 const { stdout } = await promisify(execFile)('test/clients/types/node_modules/.bin/openapi-typescript', ['openapi.json'])
-await writeFile('src/client-types.ts', `${stdout}
+await writeFile('src/client/types.ts', `${stdout}
 /** The collections of the service: their records, and what clients can do. */
 export interface Collections {
 ${collections.map(({ name, schema, operations }) => `    ${name}: { record: components["schemas"]["${schemaName(schema.$id)}"], operations: ${operations?.map(operation => `"${operation}"`).join(' | ')} };`).join('\n')}

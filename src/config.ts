@@ -1,8 +1,10 @@
 import { isIP } from 'node:net'
+import { parseArgs } from 'node:util'
 import type { ErrorObject, ValidateFunction } from 'ajv'
-import { explain } from '../plugins/http/problems.js'
-import { createAjv } from '../plugins/http/validator.js'
+import type { TSchema } from '@sinclair/typebox'
+import { createAjv, explain } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
+import { version } from '../plugins/docs/version.js'
 
 let validator: ValidateFunction<Config> | undefined
 
@@ -41,4 +43,78 @@ function networks (text: string) {
 /** Returns whether ioredis can parse a URL. If it cannot, its error message would contain the password. */
 function redis (text: string) {
   return /^rediss?:\/\/./.test(text) && URL.canParse(text) && !/%(?![\dA-Fa-f]{2})/.test(text)
+}
+
+const { properties } = Config
+
+/** The options. Some of them set a variable. */
+const options = {
+  host: { type: 'string', variable: 'HOST' },
+  port: { type: 'string', variable: 'PORT' },
+  database: { type: 'string', variable: 'DATABASE_URL' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean', short: 'v' }
+} as const
+
+const settings = Object.entries(options).flatMap(([name, option]) => 'variable' in option ? { name, variable: option.variable } : [])
+
+/** Returns the variables that the options set, or the text that they ask for. Throws one line if an option is invalid. */
+export function readCommandLine (args: string[]): { text?: string, set?: NodeJS.ProcessEnv } {
+  const values = parse(args)
+  if (values.help) return { text: helpText() }
+  if (values.version) return { text: version }
+  const given = new Map(Object.entries(values))
+  return { set: Object.fromEntries(settings.filter(({ name }) => given.has(name)).map(({ name, variable }) => [variable, String(given.get(name))])) }
+}
+
+function parse (args: string[]) {
+  try {
+    return parseArgs({ args, options }).values
+  } catch (error) {
+    const [reason] = (error as Error).message.split(/\.?\n|\. /, 1)
+    throw new ConfigError(`${reason}. ${hintFor(args)}`)
+  }
+}
+
+/** An option that does not exist may have the name of a variable. */
+function hintFor (args: string[]) {
+  const names = args.filter(arg => arg.startsWith('--')).map(arg => arg.slice(2).replace(/=.*/, ''))
+  const variable = names.filter(name => !(name in options)).map(name => name.toUpperCase().replaceAll('-', '_')).find(name => name in properties)
+  return variable ? `Set the environment variable ${variable} instead.` : `The options are ${Object.keys(options).map(name => `--${name}`).join(', ')}.`
+}
+
+function helpText () {
+  return `Usage: fastify-items-users [options]
+
+Serves items and users over HTTP. Environment variables configure the service,
+and options override them.
+
+Options:
+${table([
+  ...settings.map(({ name, variable }) => [`--${name} ${variable}`, describe(properties[variable])]),
+  ['-h, --help', 'Shows this help'],
+  ['-v, --version', 'Shows the version']
+])}
+
+Environment variables:
+${table(Object.entries(properties).map(([name, schema]) => [name, describe(schema)]))}
+
+Examples:
+  fastify-items-users --port 8080
+  fastify-items-users --host 0.0.0.0 --database sqlite:./data/items.db
+  AUTH_TOKENS_FILE=./tokens LOG_LEVEL=warn fastify-items-users
+  node --env-file=.env node_modules/.bin/fastify-items-users`
+}
+
+/** The description of a variable, without Markdown, with its values and its default. */
+function describe ({ description = '', enum: values, default: value }: TSchema) {
+  const notes = [values && `one of ${values.join(', ')}`, value !== undefined && `default: ${value}`].filter(Boolean)
+  return description.replaceAll('`', '') + (notes.length > 0 ? ` (${notes.join('; ')})` : '')
+}
+
+/** Two columns in 80 characters. */
+function table (rows: string[][]) {
+  const margin = Math.max(...rows.map(([name = '']) => name.length)) + 4
+  const lines = new RegExp(`(.{1,${80 - margin}})( |$)`, 'g')
+  return rows.map(([name = '', text = '']) => `  ${name}`.padEnd(margin) + text.replace(lines, `$1\n${' '.repeat(margin)}`).trimEnd()).join('\n')
 }

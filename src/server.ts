@@ -4,9 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import closeWithGrace from 'close-with-grace'
 import type { Health } from '../plugins/operations/health.js'
 import { StartupError } from '../plugins/startup.js'
-import { readCommandLine } from './command-line.js'
-import { ConfigError, readConfig } from './config.js'
-import { disableKeepAlive } from './connections.js'
+import { ConfigError, readCommandLine, readConfig } from './config.js'
+import { disableKeepAlive } from './http/connections.js'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 

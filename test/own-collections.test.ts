@@ -45,6 +45,7 @@ const Everything = Type.Object({
   size: Type.Unsafe<string>({ type: 'string', enum: ['small', "it's large"] }),
   stars: Type.Optional(Type.Union([Type.Literal(1), Type.Literal(2.5)])),
   contact: Type.Optional(Type.Union([Type.String({ format: 'email', examples: ['ada@example.com'] }), Type.Literal('none')])),
+  shape: Type.Optional(Type.Union([Type.Object({ radius: Type.Number() }), Type.Object({ side: Type.Number() })])),
   fixed: Type.Optional(Type.Literal(true)),
   either: Type.Optional(Type.Union([Type.String(), Type.Null()])),
   at: Type.Optional(Type.String({ format: 'date-time', examples: ['2026-11-16T12:00:00Z'] })),
@@ -157,7 +158,7 @@ onEveryEngine((t, address, engine) => {
     t.same((await send('PATCH', '/things/7', { place: { city: 'Rome', at: null } })).body.place, { city: 'Rome' })
     t.same((await send('PATCH', '/things/7', { at: 'noon' })).body, invalidBody('body', ['/at', 'must match the format date-time']))
     for (const [fields, path, message] of [
-      [{ colour: 'blue' }, '/colour', 'must match one of the allowed schemas'], [{ size: 'x' }, '/size', "must be one of small, it's large"], [{ fixed: false }, '/fixed', 'must be true'],
+      [{ colour: 'blue' }, '/colour', 'must match one of the allowed schemas'], [{ size: 'x' }, '/size', "must be one of small, it's large"], [{ fixed: false }, '/fixed', 'must be true'], [{ shape: { radius: 'x' } }, '/shape', 'must match one of the allowed schemas'],
       [{ contact: 'x' }, '/contact', 'must match one of the allowed schemas'], [{ place: { city: 1 } }, '/place/city', 'must be a string'], [{ tags: ['a', 1] }, '/tags/1', 'must be a string']
     ] as const) t.same((await send('PUT', '/things/7', { ...record, ...fields })).body, invalidBody('body', [path, message]))
   })

@@ -1,6 +1,6 @@
 import type { FastifyPluginAsync } from 'fastify'
-import { besideBundle, bundleFolder, redocFolder } from './files.js'
-import type { DocsOptions } from './options.js'
+import { besideBundle, bundleFolder, redocFolder } from './assets.js'
+import type { DocsOptions } from './openapi.js'
 import redoc from './redoc.js'
 import swaggerUi from './swagger-ui.js'
 

@@ -6,9 +6,8 @@ import { schemaId, schemaName } from '../../schemas/fields.js'
 import errors, { invalid } from './errors.js'
 import jsonBody from './json-body.js'
 import { metadata } from './plugin.js'
-import { parts, problemsOf } from './problems.js'
+import { parts, problemsOf, validatorOf } from './validation.js'
 import { failures, rateHeaders } from './responses.js'
-import { validatorOf } from './validator.js'
 
 /** The schema of one of our routes. */
 interface RouteSchema {

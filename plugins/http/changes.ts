@@ -2,10 +2,8 @@ import { Type, type TObject } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { invalid, notFound } from './errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isExpectedBy, listEtag } from './etags.js'
-import { recordUrl } from './paths.js'
-import { problemsOf } from './problems.js'
+import { problemsOf, validatorOf } from './validation.js'
 import { cacheHeaders, setHeaders } from './responses.js'
-import { validatorOf } from './validator.js'
 import type { HasId, Store } from '../stores/store.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
@@ -28,6 +26,16 @@ export async function createRecord (request: FastifyRequest, reply: FastifyReply
   setHeaders(request, reply)
   reply.code(201).header('location', recordUrl(request, idSource === 'server' ? JSON.parse(json).id : id))
   return json
+}
+
+/**
+ * The URL of a record of the collection, relative to the URL of the request, so that it also works behind a proxy that
+ * strips a path prefix. (Without `./`, a segment such as `a:b` or `\\\\host` would lead elsewhere.)
+ */
+function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
+  const path = originalUrl.slice(0, originalUrl.search(/[?#]|$/))
+  const collection = path.slice(path.lastIndexOf('/') + 1)
+  return collection === '' ? `./${id}` : `./${collection}/${id}`
 }
 
 /** Returns functions that return the new record for the body of a PUT and of a PATCH. They throw a 400 if it is invalid. */

@@ -7,7 +7,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { metadata } from './plugin.js'
-import { hostProblems } from './problems.js'
+import { hostProblems } from './validation.js'
 import { noCache } from './responses.js'
 
 /** Status and `detail` of the errors that stores throw. */

@@ -31,24 +31,17 @@ export function methodsOf (app: FastifyInstance, { url, headers }: FastifyReques
   return [...app.supportedMethods.filter(method => method !== 'OPTIONS' && app.findRoute({ method, url, constraints }) !== null), 'OPTIONS']
 }
 
+/** The prefixes of each server whose unknown paths are answered. */
+const prefixes = new WeakMap<object, Set<string>>()
+
 /**
- * Does the same for the paths below the prefix of a scope. The handler is in a scope with a parameter, because two
- * handlers for the same prefix crash the process, and the host may have one.
+ * Does the same for the paths below the prefix of a scope. The handler is in a scope with a parameter, because two handlers
+ * for the same prefix crash the process, and the host may have one. Another registration with this prefix, which has other
+ * constraints, shares it.
  */
 export const unknownPaths: FastifyPluginAsync = async function unknownPaths (app) {
-  app.register(async function anyPath (scope) {
-    // Another registration for the same prefix, with other constraints, has the same handler. Fastify throws in `after`.
-    const after: After = Reflect.get(scope, 'after').bind(scope)
-    const afterWithoutErrors: After = callback => after(function ignoreErrors (error, done) {
-      try {
-        callback(error, done)
-      } catch {
-        done()
-      }
-    })
-    Object.assign(scope, { after: afterWithoutErrors })
-    scope.register(notFound)
-  }, { prefix: '/:path(?:.*)' })
+  const known = prefixes.get(app.server) ?? new Set()
+  if (known.has(app.prefix)) return
+  prefixes.set(app.server, known.add(app.prefix))
+  app.register(async scope => scope.register(notFound), { prefix: '/:path(?:.*)' })
 }
-
-type After = (callback: (error: Error | null, done: () => void) => void) => unknown

@@ -3,7 +3,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/fields.js'
 import { invalid } from './errors.js'
 import { isNotModified, listEtag, sendNotModified } from './etags.js'
-import { queryOf, urlWithQuery } from './paths.js'
 import { setHeaders } from './responses.js'
 import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
 
@@ -31,9 +30,9 @@ function sendVersion<T extends HasId> (
 async function readPage<T extends HasId> (request: FastifyRequest, reply: FastifyReply, store: Store<T>, position: number, limit: number) {
   const { list, next } = await store.page(limit, position)
   if (next !== undefined) {
-    const query = queryOf(request)
+    const query = new URLSearchParams(/\?([^#]*)/.exec(request.originalUrl)?.[1])
     query.set('after', cursorTo(next))
-    reply.header('link', `<${urlWithQuery(request, query)}>; rel="next"`)
+    reply.header('link', `<?${query}>; rel="next"`)
   }
   return list
 }

@@ -1,8 +1,7 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
 import { StartupError } from '../startup.js'
-import { problemsOf } from './problems.js'
-import { createAjv } from './validator.js'
+import { createAjv, problemsOf } from './validation.js'
 
 /** What our plugins tell Fastify: their name, and the versions of Fastify that they support, as in package.json. */
 export function metadata (name: string) {

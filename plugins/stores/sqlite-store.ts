@@ -3,7 +3,7 @@ import { digestOf, expiredBefore, oneCallPerKey, previousId } from './idempotenc
 import { pageReader, stalledListTimeouts, type Snapshot } from './sql-lists.js'
 import { changesStart, type Table } from './sql-migrations.js'
 import { tableOf, versionOf, type Conditions, type Row } from './sql-table.js'
-import type { Connection } from './sqlite-driver.js'
+import type { Connection } from './sqlite-file.js'
 import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
 /** What the store of a collection needs from the engine. */

@@ -17,7 +17,7 @@ const [problem, typesProblem] = await Promise.all([installTools('test/clients'),
 
 test('the types of the client are those of openapi.json', { skip: typesProblem }, async t => {
   const { stdout } = await run(`${types}/node_modules/.bin/openapi-typescript`, ['openapi.json'], { env })
-  t.ok(stdout === readFileSync('src/client-types.ts', 'utf8'), 'run npm run openapi')
+  t.ok(readFileSync('src/client/types.ts', 'utf8').startsWith(stdout), 'run npm run openapi')
 })
 
 test('clients of seven generators compile in strict mode and can use every operation', { skip: problem, timeout: 240_000 }, async t => {
@@ -42,7 +42,7 @@ test('clients of seven generators compile in strict mode and can use every opera
       target: 'es2022',
       lib: ['es2023', 'dom', 'dom.iterable'],
       types: [],
-      paths: { 'fastify-items-users/client': [resolve('dist/src/client')] }
+      paths: { 'fastify-items-users/client': [resolve('dist/src/client/index')] }
     },
     files: ['main.ts', 'example.ts']
   }))

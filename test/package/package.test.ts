@@ -23,7 +23,7 @@ test('the package contains only what users need', async t => {
   const files = tarball.files.map(({ path }) => path)
   const expected = /^(dist\/(src|plugins|schemas)\/.+\.(js|d\.ts)|dist\/redoc\/.+|openapi\.json|package\.json|README\.md|LICENSE)$/
   t.same(files.filter(file => !expected.test(file)), [])
-  for (const file of ['dist/src/index.js', 'dist/src/index.d.ts', 'dist/src/server.js', 'dist/src/client.js', 'dist/src/client.d.ts', 'dist/redoc/redoc.standalone.js', 'openapi.json']) {
+  for (const file of ['dist/src/index.js', 'dist/src/index.d.ts', 'dist/src/server.js', 'dist/src/client/index.js', 'dist/src/client/index.d.ts', 'dist/redoc/redoc.standalone.js', 'openapi.json']) {
     t.ok(files.includes(file), file)
   }
   for (const [path, target] of Object.entries<string | object>(manifest.exports)) {

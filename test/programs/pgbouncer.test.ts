@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { test } from 'tap'
-import { openEngine } from '../../plugins/stores/engines.js'
+import { openEngine } from '../../plugins/stores.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { opened } from '../support/engines.js'

@@ -10,7 +10,7 @@ import swagger from '@fastify/swagger'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import { besideBundle, bundleFolder, redocFolder } from '../../plugins/docs/files.js'
+import { besideBundle, bundleFolder, redocFolder } from '../../plugins/docs/assets.js'
 import pages from '../../plugins/docs/pages.js'
 import itemsUsers, { auth, docs, errors, collection, items, type DocsOptions } from '../../src/index.js'
 import { ensureRedoc } from '../support/built.js'
@@ -111,22 +111,6 @@ test('the Swagger 2.0 document of a host is valid, and its transform does not af
     const document = JSON.parse(JSON.stringify(app.swagger()))
     t.match(await new Validator().validate(document), { valid: true })
     t.match(document.paths['/api/items'].get, { operationId: 'ItemsUsers.listItems', responses: { 200: { schema: { type: 'array' } } } })
-  }
-})
-
-test('with useSemicolonDelimiter, the link to the next page keeps the limit, and without it, a semicolon is part of the path', async t => {
-  process.removeAllListeners('warning') // one of the two ways to set the option is deprecated
-  for (const useSemicolonDelimiter of [true, false]) {
-    for (const options of [{ useSemicolonDelimiter }, { routerOptions: { useSemicolonDelimiter } }]) {
-      const app = host(t, options as FastifyServerOptions)
-      app.register(itemsUsers, { prefix: '/:tenant/api' })
-      const tenant = useSemicolonDelimiter ? 'a' : 'a;b'
-      const created = await app.inject({ method: 'POST', url: `/${tenant}/api/items`, payload: item })
-      t.equal(created.headers.location, './items/7')
-      const { headers } = await app.inject(`/${tenant}/api/items${useSemicolonDelimiter ? ';' : '?'}limit=1`)
-      t.equal(headers.link, `<${useSemicolonDelimiter ? './items' : ''}?limit=1&after=MQ>; rel="next"`)
-      t.equal((await app.inject(`/${tenant}/api/items?limit=1`)).headers.link, headers.link)
-    }
   }
 })
 
@@ -310,12 +294,12 @@ test('in a bundle, the files of the pages are expected beside it, and missing fi
   const folder = newFolder(t)
   const bundle = pathToFileURL(join(folder, 'server.js')).href
   t.equal(bundleFolder(), undefined)
-  t.equal(bundleFolder('file:///app/node_modules/fastify-items-users/dist/plugins/docs/files.js'), undefined)
+  t.equal(bundleFolder('file:///app/node_modules/fastify-items-users/dist/plugins/docs/assets.js'), undefined)
   t.equal(bundleFolder(bundle), folder)
   Object.assign(globalThis, { __dirname: folder })
   t.equal(bundleFolder(undefined), folder, 'CommonJS')
   Reflect.deleteProperty(globalThis, '__dirname')
-  t.equal(redocFolder('file:///package/dist/plugins/docs/files.js'), '/package/dist/redoc')
+  t.equal(redocFolder('file:///package/dist/plugins/docs/assets.js'), '/package/dist/redoc')
   t.throws(() => besideBundle(folder, 'redoc'), {
     code: 'ERR_STARTUP',
     message: `The files of Redoc are missing. Copy node_modules/fastify-items-users/dist/redoc to ${folder}/redoc, or set the option redoc of docs to false.`

@@ -1,7 +1,7 @@
 import { equal } from 'node:assert/strict'
 import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { openEngine } from '../../plugins/stores/engines.js'
+import { openEngine } from '../../plugins/stores.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { item, onDatabases, onPostgres, things } from '../support/databases.js'
 import { opened } from '../support/engines.js'

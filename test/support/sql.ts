@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { loadDriver, type Connection } from '../../plugins/stores/sqlite-driver.js'
+import { loadDriver, type Connection } from '../../plugins/stores/sqlite-file.js'
 
 /** Opens a SQLite file with the driver of the service: two copies of SQLite in one process do not see the locks of each other. */
 export const openSqlite = await loadDriver()

@@ -5,7 +5,7 @@ import itemsUsers, {
   auth, collection, defineCollection, items, rateLimit, memory, metrics, stores, users, Item, User,
   type Definition, type Health, type List, type Page, type Metrics, type Store, type Stores
 } from '../../../src/index.js'
-import { createClient } from '../../../src/client.js'
+import { createClient } from '../../../src/client/index.js'
 
 const app = Fastify()
 declare const itemStore: Store<Item>

@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
-import { genReqId } from '../plugins/http/request-id.js'
-import { jsonType, noCache } from '../plugins/http/responses.js'
-import { details, type ErrorBody, type Problem } from '../schemas/errors.js'
+import { errorBody, invalid, sendError } from '../../plugins/http/errors.js'
+import { genReqId } from '../logger.js'
+import { jsonType, noCache } from '../../plugins/http/responses.js'
+import { details, type ErrorBody, type Problem } from '../../schemas/errors.js'
 import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
 
 /** Errors of Node's parser with a status other than 400. */

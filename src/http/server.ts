@@ -1,10 +1,12 @@
 import { AsyncResource } from 'node:async_hooks'
-import http, { METHODS, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
+import http, { type IncomingMessage, METHODS, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import https from 'node:https'
+import dns from 'node:dns'
+import { once } from 'node:events'
+import net, { type AddressInfo, type ListenOptions } from 'node:net'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
-import { details } from '../schemas/errors.js'
+import { details } from '../../schemas/errors.js'
 import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
-import { listenOnLocalhost } from './localhost.js'
 import { clientErrorHandler, frameworkErrors, invalidRequest, malformedHttp, ProtocolError } from './protocol-errors.js'
 
 /** Options for `Fastify()`: a faster HTTP/1.1 server, and our error format for requests that do not reach a route. */
@@ -143,4 +145,49 @@ interface Waiting {
   request: IncomingMessage
   response: Parameters<RequestListener>[1]
   resource: AsyncResource
+}
+
+/**
+ * Makes a server listen on every address of `localhost`. Fastify does so for its own server, but not for one of a
+ * server factory.
+ */
+function listenOnLocalhost (server: Server) {
+  const listen: (options: ListenOptions) => unknown = server.listen.bind(server)
+
+  Object.assign(server, {
+    listen (options: ListenOptions) {
+      if (options.host === 'localhost') dns.lookup('localhost', { all: true }, listenOnAll)
+      else listen(options)
+      return server
+
+      async function listenOnAll (_error: unknown, addresses: dns.LookupAddress[] = []) {
+        let { port = 0 } = options
+        for (const { address } of addresses.slice(1)) port = await listenBeside(address, port)
+        listen({ ...options, port })
+      }
+    }
+  })
+
+  /** Passes the connections of another address to the server. Like Fastify, it ignores an address that cannot be used. */
+  async function listenBeside (host: string, port: number) {
+    const beside = net.createServer({ allowHalfOpen: true, noDelay: true }, socket => server.emit('connection', socket))
+    try {
+      await once(beside.listen({ host, port }), 'listening')
+    } catch {
+      return port
+    }
+    server.once('error', () => beside.close()) // the server itself cannot listen
+    closeTogether(beside)
+    return (beside.address() as AddressInfo).port
+  }
+
+  /** Makes the server wait for the connections of the other address when it closes. */
+  function closeTogether (beside: net.Server) {
+    const close = server.close.bind(server)
+    const closed = once(beside, 'close')
+    server.close = callback => {
+      beside.close()
+      return close(error => closed.then(() => callback?.(error)))
+    }
+  }
 }

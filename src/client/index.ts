@@ -1,4 +1,4 @@
-import { names, type Collections, type components, type paths } from './client-types.js'
+import { names, type Collections, type components, type paths } from './types.js'
 export type { components, paths }
 
 /** An item. */

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
-import { metadata } from '../http/plugin.js'
-import { setHeaders } from '../http/responses.js'
+import { metadata } from '../plugins/http/plugin.js'
+import { setHeaders } from '../plugins/http/responses.js'
 
 /** Options of the plugin `home`. */
 interface HomeOptions {

@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { checkOptions, metadata, type OptionSchemas } from '../plugins/http/plugin.js'
+import { checkOptions, metadata, type OptionSchemas } from '../../plugins/http/plugin.js'
 
 /** The newest response of a connection, and the one before it. */
 export const newestResponse = Symbol('newest response')
