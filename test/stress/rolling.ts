@@ -139,7 +139,7 @@ async function lastingPort () {
 }
 
 /** The commit of the release before this one. */
-const previousCommit = 'none'
+const previousCommit = '9c78554'
 
 /** The source of the release before this one, if the repository has its history. */
 export function previousRelease (scope: Scope) {
