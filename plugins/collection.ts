@@ -9,7 +9,7 @@ import { compress } from './http/compression.js'
 import { ChangeHeaders, ReadingHeaders, sendRecord } from './http/etags.js'
 import { sendList } from './http/pagination.js'
 import { checkOptions, custom, metadata, type OptionSchemas } from './http/plugin.js'
-import { errorResponses, etagHeader, json, jsonList, notModified, routeDefaults } from './http/responses.js'
+import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from './http/responses.js'
 import { openStore } from './stores.js'
 import { isStore } from './stores/host-stores.js'
 import { requiredMethods } from './stores/store.js'
@@ -48,7 +48,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   const store = await openStore(app, definition, options.store)
   const changes = changesOf(schema)
   const root = app.prefix === '' ? '/' : ''
-  const idOf = ({ params }: FastifyRequest) => Number(Object(params)[idParameter])
+  const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
   const isFirst = `If several ${many} have this id, it is the one that was created first.`
@@ -64,7 +64,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         querystring: PageQuery,
         headers: ReadingHeaders,
         response: {
-          200: jsonList(schema, { description: `All ${many}, or one page, in order of creation` }),
+          200: listOf(schema, `All ${many}, or one page, in order of creation`),
           304: notModified,
           ...errorResponses(412)
         }
@@ -85,7 +85,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         params,
         headers: ReadingHeaders,
         response: {
-          200: json(schema, { description: `The first ${one} with this id`, headers: etagHeader }),
+          200: ref(schema, { description: `The first ${one} with this id`, headers: etagHeader }),
           304: notModified,
           ...errorResponses(404, 412)
         }
@@ -105,7 +105,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         headers: CreationHeaders,
         body: ref(newSchema),
         response: {
-          201: json(schema, { description: `The stored ${one}`, headers: location }),
+          201: ref(schema, { description: `The stored ${one}`, headers: location }),
           ...errorResponses(409, 412, 413, 422)
         }
       },
@@ -125,7 +125,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         headers: ChangeHeaders,
         body: ref(newSchema),
         response: {
-          200: json(schema, { description: `The stored ${one}`, headers: etagHeader }),
+          200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }),
           ...errorResponses(404, 412, 413)
         }
       },
@@ -146,7 +146,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         headers: ChangeHeaders,
         body: ref(patchSchema),
         response: {
-          200: json(schema, { description: `The stored ${one}`, headers: etagHeader }),
+          200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }),
           ...errorResponses(404, 412, 413)
         }
       },

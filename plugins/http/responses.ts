@@ -1,5 +1,4 @@
-import type { Readable } from 'node:stream'
-import { Type, type SchemaOptions, type TSchema } from '@sinclair/typebox'
+import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ref } from '../../schemas/fields.js'
 import { ErrorBody, InvalidRequest } from '../../schemas/errors.js'
@@ -27,24 +26,16 @@ export function setHeaders (request: FastifyRequest, reply: FastifyReply, header
  */
 export const routeDefaults = { exposeHeadRoute: true, responseValidation: false }
 
-/** A response with one record: `ref` in the document; to the compiler, the JSON that a store returns. */
-export function json (schema: TSchema, options: SchemaOptions = {}) {
-  return Type.Unsafe<string>(ref(schema, options))
-}
-
 /** The header of a response that can be requested conditionally. */
 export const etagHeader = { ETag: Type.String({ description: 'Identifies this version of the response, for `If-None-Match`' }) }
 
 /** The response to a client that has the current version already. */
-export const notModified = Type.Unsafe<undefined | Readable>(Type.Null({ description: 'The client has the current version', headers: etagHeader }))
+export const notModified = Type.Null({ description: 'The client has the current version', headers: etagHeader })
 
 /** A response with a list of records, or a page of it. */
-export function jsonList (schema: TSchema, options: SchemaOptions = {}) {
-  return Type.Unsafe<string | Uint8Array | Readable>(Type.Array(ref(schema), {
-    examples: [schema.examples],
-    headers: { ...etagHeader, Link: Type.String({ description: 'The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records' }) },
-    ...options
-  }))
+export function listOf (schema: TSchema, description: string) {
+  const link = Type.String({ description: 'The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records' })
+  return Type.Array(ref(schema), { description, examples: [schema.examples], headers: { ...etagHeader, Link: link } })
 }
 
 const retryAfter = { 'Retry-After': Type.Integer({ description: 'Seconds until the request can be retried' }) }
@@ -82,8 +73,6 @@ export const failures = {
 }
 
 /** The error responses of a route: these statuses, and those that every route has. */
-export function errorResponses<S extends keyof typeof failures = 500> (...statuses: S[]) {
-  const picked = [400, ...statuses, 500, 503, 'default'] as const
-  return Object.fromEntries(picked.map(status => [status, failures[status]])) as
-    Pick<typeof failures, S | 400 | 500 | 503 | 'default'>
+export function errorResponses (...statuses: (keyof typeof failures)[]) {
+  return Object.fromEntries([400 as const, ...statuses, 500 as const, 503 as const, 'default' as const].map(status => [status, failures[status]]))
 }

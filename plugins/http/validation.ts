@@ -94,15 +94,20 @@ function expectation ({ keyword, params, parentSchema }: ErrorObject) {
   return keyword === 'format' ? `must match the format ${params.format}` : undefined
 }
 
+/** A long array can have an error for each of its values. The first ones are enough for a person, and comparing them takes little time. */
+const maxErrors = 300
+
 /** The problems of a value, one for each place that is wrong, with a JSON Pointer to it. */
 export function problemsOf (errors: ErrorObject[] | null | undefined) {
-  const all = errors ?? []
-  const unions = all.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
-  const mistyped = new Set(all.filter(({ keyword }) => keyword === 'type').map(({ instancePath }) => instancePath))
-  return all
-    .filter(error => !['if', 'propertyNames'].includes(error.keyword) && !unions.some(union => isAlternative(error, union)))
-    .filter(({ keyword, instancePath }) => !['const', 'enum'].includes(keyword) || !mistyped.has(instancePath))
-    .map(error => ({ path: placeOf(error), message: explain(error) }))
+  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({ path: placeOf(error), message: explain(error) }))
+}
+
+/** Returns whether an error is a problem of its own: not one of a wrong type, which has an error, and not one of an alternative of a union. */
+function isProblem (error: ErrorObject, _index: number, all: ErrorObject[]) {
+  const { keyword, instancePath } = error
+  if (keyword === 'if' || keyword === 'propertyNames') return false
+  if ((keyword === 'const' || keyword === 'enum') && all.some(other => other.keyword === 'type' && other.instancePath === instancePath)) return false
+  return !all.some(union => (union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union))
 }
 
 /** Ajv reports a missing or unknown property at its parent. */
