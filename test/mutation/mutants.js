@@ -2,33 +2,33 @@
 /* eslint no-template-curly-in-string: off */
 
 /** The tests for each part of the code, and the engines that they need. */
-const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/logger.test.ts', 'test/stores/outages.test.ts', 'test/src/requests.test.ts'] }
+const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/own-collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/logger.test.ts', 'test/stores/outages.test.ts', 'test/src/requests.test.ts'] }
 const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts'] }
 const caching = { engines: 'memory', tests: ['test/http/caching.test.ts'] }
 const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts'] }
 
 export const mutants = [
   // Validation
-  ...inFile('plugins/http/faults.ts', http, [
-    ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
-    ['?? `a ${params.type}`', '?? `an ${params.type}`'],
-    ["keyword === 'required' ?", "keyword === 'type' ?"]
-  ]),
   ...inFile('plugins/http/validation.ts', http, [
+    ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
+    ['typeNames[type] ?? `a ${type}`', '`a ${type}`'],
     ['allErrors: true', 'allErrors: false'],
-    ["removeAdditional: 'all'", 'removeAdditional: false'],
-    ['coerceTypes: false', 'coerceTypes: true'],
+    ["includes('string') ? { ...schema, isWellFormed: true }", "includes('text') ? { ...schema, isWellFormed: true }"],
+    ["if (keyword === 'if' || keyword === 'propertyNames') return false", ''],
+    ["if ((keyword === 'const' || keyword === 'enum') &&", "if (keyword === 'const' &&"],
+    ["(union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union)", 'false'],
+    ['slice(0, maxErrors)', 'slice(0)']
+  ]),
+  ...inFile('plugins/http/api-defaults.ts', http, [
     ['/^-?\\d+$/', '/^\\d+$/'],
     ['/^-?\\d+$/', '/-?\\d+/'],
     ['return check(pick(data, names))', 'return check(data)'],
-    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)'],
-    ['JSON.stringify([schema, shared])', 'JSON.stringify(schema)']
+    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)']
   ]),
   ...inFile('plugins/http/json-body.ts', http, [
-    ["getDefaultJsonParser('error', 'error')", "getDefaultJsonParser('remove', 'error')"],
-    ["getDefaultJsonParser('error', 'error')", "getDefaultJsonParser('error', 'ignore')"],
-    ['if (!isUtf8(body))', 'if (isUtf8(body))'],
-    ['if (!isUtf8(body))', 'if (body.length === 1)'],
+    ['isUtf8(body) ? body.toString() : undefined', 'body.toString()'],
+    ["if (value === null && text.trim() !== 'null') return", 'if (false) return'],
+    ['return depth > maxDepth', 'return false'],
     ["route.method !== 'GET' &&", "route.method === 'DELETE' &&"]
   ]),
 
@@ -51,34 +51,39 @@ export const mutants = [
     ['methods.length === 1 ||', ''],
     ["reply.header('allow', methods.join(', '))", '']
   ]),
-  ...inFile('plugins/http/paths.ts', http, [
+  ...inFile('plugins/http/changes.ts', http, [
     ["collection === '' ?", 'false ?'],
-    ['`./${collection}/', '`${collection}/']
+    ['`./${collection}/', '`${collection}/'],
+    ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
+    ['store.append(record, key)', 'store.append(record)'],
+    ['reply.code(201)', 'reply.code(200)'],
+    ["idSource === 'server' ? fields :", "idSource === 'client' ? fields :"],
+    ["if ((record as HasId).id !== id) throw invalid('body'", "if (false) throw invalid('body'"],
+    ['if (value === null) delete merged[name]', 'if (value === undefined) delete merged[name]'],
+    ['merged[name] = merge(merged[name], value)', 'merged[name] = value'],
+    ['checkPreconditions(request, etagOf(current))\n', '\n'],
+    ['if (!validate(record)) throw', 'if (false) throw']
   ]),
 
   // Conditional requests and compression
   ...inFile('plugins/http/etags.ts', caching, [
-    [" || given.trim() === '*'", ''],
-    [".replaceAll('W/', '')", ''],
+    ["if (list.trim() === '*') return true", ''],
+    ["return tag.replace(/^W\\//, '')", 'return tag'],
     ["if (request.method === 'HEAD') return Readable.from([])", ''],
-    ['current ?? etag)', 'etag)'],
-    ['two = Math.imul(two ^ code, 0x85ebca6b)', 'two = 0'],
-    ['one = Math.imul(one ^ code, 0x01000193)', 'one = 0']
-  ]),
-  ...inFile('plugins/http/content-coding.ts', caching, [
-    ['`${etag.slice(0, -1)}-${name}"`', 'etag'],
-    ["weights.get(name) ?? weights.get('*') ?? 0", 'weights.get(name) ?? 0'],
-    [" >= (weights.get('identity') ?? 0)", ' > 0']
+    ['!includes(match, etag, isStrongTag)', '!includes(match, etag, () => true)'],
+    ["method === 'GET' || method === 'HEAD' ? 'not modified'", "method === 'GET' ? 'not modified'"],
+    ['isComparable(tag) && opaque(tag) === opaque(etag)', 'isComparable(tag)']
   ]),
   ...inFile('plugins/http/compression.ts', caching, [
+    ["weights.get(name) ?? weights.get('*') ?? 0", 'weights.get(name) ?? 0'],
+    [" >= (weights.get('identity') ?? 0)", ' > 0'],
     ['statusCode === 200 || statusCode === 304', 'statusCode === 200'],
-    ['< threshold', '< 0'],
-    [' && !refusesIdentity(request)', ''],
+    ['isRequired || Buffer.byteLength(body) >= threshold', 'isRequired'],
+    ['(isRequired || Buffer.byteLength(body) >= threshold)', 'Buffer.byteLength(body) >= threshold'],
     [" || reply.hasHeader('content-encoding')", ''],
-    ['byCoding?.get(coding) ??', ''],
-    ['start = end, end += pieceSize', 'start = end + 1, end += pieceSize'],
+    ['byCoding.get(coding) ??', ''],
     ['vary === undefined ? name : `${vary}, ${name}`', 'name'],
-    ['context.runInAsyncScope(this._read, this, 0)', 'this._read(0)']
+    ['streams--', '']
   ]),
 
   // Pagination
@@ -91,21 +96,26 @@ export const mutants = [
     ['if (body instanceof Readable) body.destroy()', '']
   ]),
   ...inFile('plugins/stores/segments.ts', memory, [
-    ['isMore = records.length === limit', 'isMore = records.length > limit'],
-    ['firstFrom(positions, after + 1)', 'firstFrom(positions, after)'],
-    ['if (isShared || capacity < bytes.length)', 'if (capacity < bytes.length)'],
-    ['segment.isShared = true', 'segment.isShared = false'],
+    ['records.length > limit && { next', 'records.length >= limit && { next'],
+    ['lowerBound(segment.positions, after + 1)', 'lowerBound(segment.positions, after)'],
+    ['if (last && !last.bytes && last.size', 'if (last && last.size'],
     ['mergeSmall(index - 1)', ''],
-    ['if (segment.ends.length === 0) replace(index, 1)', '']
+    ['...changed.size > 0 ? [changed] : []', 'changed'],
+    ['for (const last of segments.slice(-1)) bytesOf(last)', '']
   ]),
-  ...inFile('plugins/stores/sql-table.ts', databases, [
+  ...inFile('plugins/stores/sql-lists.ts', databases, [
     ['const isMore = rows.length > size', 'const isMore = rows.length >= size'],
     ['last = rows.length < limit', 'last = rows.length <= limit'],
+    ['clearTimeout(stalled)\n        snapshot.free()', 'clearTimeout(stalled)']
+  ]),
+  ...inFile('plugins/stores/sql-table.ts', databases, [
     ["if (value.includes('\\0')) throw", 'if (false) throw'],
-    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"],
+    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"]
+  ]),
+  ...inFile('plugins/stores/sql-migrations.ts', databases, [
     ['if (version > newest) {', 'if (version > newest + 1) {'],
     ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
-    ['clearTimeout(stalled)\n          snapshot.free()', 'clearTimeout(stalled)']
+    ['if (differences.length > 0) {', 'if (false) {']
   ]),
 
   // Stores
@@ -118,32 +128,30 @@ export const mutants = [
     ['if (position === undefined) return false', 'if (!position) return true']
   ]),
   ...inFile('plugins/stores/sqlite.ts', databases, [
-    ["database.exec('begin immediate')", "database.exec('begin')"],
-    ["if (database.isTransaction) database.exec('rollback')", ''],
-    ['where id = ? order by position limit 1)`)', 'where id = ? order by position desc limit 1)`)'],
+    ["connection.exec('begin immediate')", "connection.exec('begin')"],
+    ["if (connection.isTransaction) connection.exec('rollback')", '']
+  ]),
+  ...inFile('plugins/stores/sqlite-store.ts', databases, [
+    ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
     ['if (!hasId(given)) statements.keepLastId.run(record.id)', ''],
-    ['if (database.isTransaction) statements.releaseKey.run(key)', ''],
-    ['if (inodeOf(path) !== inode) throw', 'if (inode === undefined) throw'],
-    ['return isOutage(error) ? new StoreUnavailableError(error) : error', 'return error'],
+    ['if (connection.isTransaction) statements.releaseKey.run(key)', ''],
     ['reader.prepare(`select 1 from ${table} limit 1`).get()', '']
   ]),
-  ...inFile('plugins/stores/postgres.ts', databases, [
+  ...inFile('plugins/stores/postgres-statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
-    ['isolation level repeatable read', 'isolation level read committed'],
-    ['with _lock as materialized (select ${lock(name, timeout)}),', 'with _lock as materialized (select 1),'],
-    ['select ${lock(name, timeout)}; ${deletion(ids)}', '${deletion(ids)}'],
-    ['if (isOutOfDate(error)) retire(used)', ''],
-    ['onConnect: rejectReadOnly', 'onConnect () {}'],
-    ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
-    ['if (inserts.length === 1) return', 'if (inserts.length > 0) return']
+    ['_lock as materialized (select ${lock(name, timeout)})', '_lock as materialized (select 1)'],
+    ['return `select ${lock(name, timeout)};', 'return `select 1;'],
+    ['and t.xmin::text = given._version', ''],
+    ['(select max("id") from _numbered where ${isInserted})', '(select max("id") from _numbered)']
   ]),
   ...inFile('plugins/stores/postgres-errors.ts', databases, [
-    ['/^(22|23|44|54|P0)/', '/^(22|44|54|P0)/']
+    ['/^(22|23(?!502)|44|54|P0)/', '/^(22|44|54|P0)/']
   ]),
-  ...inFile('plugins/stores/postgres.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts'] }, [
-    ['using _lock where', 'where'],
-    ['await client.query(probe)', ''],
-    ['endWhenUnused(used).catch', 'endOf(used).catch'],
+  ...inFile('plugins/stores/postgres-connections.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }, [
+    ['isolation level repeatable read', 'isolation level read committed'],
+    ['if (isOutOfDate(error)) replacePools(used)', ''],
+    ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
+    ['onConnect: rejectReadOnly', 'onConnect () {}'],
     ['(await other.connect()).release(true)', '(await other.connect()).release()']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
@@ -160,13 +168,8 @@ export const mutants = [
     ['24 * 60 * 60 * 1000', '23 * 60 * 60 * 1000']
   ]),
   ...inFile('plugins/stores/idempotency.ts', databases, [
-    ['if (inUse.has(key)) throw', 'if (inUse.size > 100) throw'],
+    ['for (let other = inUse.get(key); other; other = inUse.get(key)) {', 'for (let other; other;) {'],
     ['inUse.delete(key)', '']
-  ]),
-  ...inFile('plugins/http/create-record.ts', http, [
-    ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
-    ['store.append(record, key)', 'store.append(record)'],
-    ['reply.code(201)', 'reply.code(200)']
   ])
 ]
 
