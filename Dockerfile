@@ -1,4 +1,4 @@
-FROM node:24-bookworm-slim AS build
+FROM node:26-bookworm-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
 # npm settings and certificates can be passed as build secrets. They are not stored in the image.
@@ -17,7 +17,7 @@ FROM debian:bookworm-slim
 COPY --from=build /usr/local/LICENSE /usr/local/
 COPY --from=build /usr/local/bin/node /usr/local/bin/
 RUN useradd --uid 1000 node && install --directory --owner=node --group=node /data
-ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 METRICS_HOST=0.0.0.0
 WORKDIR /app
 COPY package.json ./
 COPY --from=build /app/node_modules node_modules

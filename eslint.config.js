@@ -20,7 +20,7 @@ export default [
   mayImport('schemas/*.ts', '(?!)'),
   mayImport('plugins/stores/*.ts', '\\.\\./schemas/|startup\\.js$'),
   mayImport('plugins/http/*.ts', '\\.\\./schemas/|startup\\.js$|stores/(errors|store)\\.js$'),
-  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|startup\\.js$|stores/store\\.js$'),
+  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|(startup|version)\\.js$|stores/store\\.js$'),
   mayImport('plugins/*.ts', 'schemas/'),
   mayImport('src/*.ts', 'plugins/|schemas/'),
   mayImport('src/*/*.ts', '\\.\\./(plugins|schemas)/|logger')

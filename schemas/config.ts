@@ -109,7 +109,7 @@ export const Config = Type.Object({
   TRUST_PROXY: Type.Optional(Type.String({
     format: 'networks',
     expected: 'IP addresses or ranges such as 10.0.0.0/8, separated by commas',
-    description: 'IP addresses or ranges of your proxies, separated by commas; their `X-Forwarded-For` and `X-Forwarded-Host` are trusted'
+    description: 'IP addresses or ranges of your proxies, separated by commas; their `X-Forwarded-*` headers are trusted'
   })),
   CORS_ORIGIN: Type.Optional(Type.String({
     pattern: `^(\\*|${listOf('https?://[^\\s,/?#]+')})$`,
@@ -125,6 +125,11 @@ export const Config = Type.Object({
     maximum: 65535,
     description: 'Port for Prometheus metrics at `/metrics`; `0` for any free port'
   })),
+  METRICS_HOST: Type.String({
+    default: '127.0.0.1',
+    minLength: 1,
+    description: 'Address for the metrics to listen on'
+  }),
   MAX_EVENT_LOOP_DELAY: Type.Optional(Type.Integer({
     minimum: 1,
     maximum: 60_000,

@@ -28,7 +28,8 @@ await copyFile(new URL('LICENSE', from), new URL('LICENSE', to))
 function fetchPackage () {
   mkdirSync(cache, { recursive: true })
   const run = (command, ...args) => execFileSync(command, args, { cwd: fileURLToPath(cache), stdio: ['ignore', 'ignore', 'inherit'] })
-  run('npm', 'pack', '--silent', '--prefer-offline', `redoc@${version}`)
+  // Otherwise, npm pack --pack-destination would apply to this one too.
+  run('npm', 'pack', '--silent', '--prefer-offline', '--pack-destination=.', `redoc@${version}`)
   const tarball = `redoc-${version}.tgz`
   const digest = createHash('sha512').update(readFileSync(new URL(tarball, cache))).digest('base64')
   if (`sha512-${digest}` !== integrity) throw new Error(`${tarball} is not the one that is expected: its digest is ${digest}`)

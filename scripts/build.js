@@ -1,7 +1,7 @@
 // Builds the service in a temporary folder. If that succeeds, its files replace those in dist/, one by one and each at
 // once. So a failed build changes nothing, and a service that is running always finds the files of its pages.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { digestOfInputs, filesIn, root, stampFile } from './build-stamp.js'
@@ -11,6 +11,7 @@ const folder = mkdtempSync(join(tmpdir(), 'items-users-build-'))
 try {
   const digest = digestOfInputs()
   if (run('node_modules/typescript-7/lib/tsc.js', '--project', 'tsconfig.build.json', '--outDir', folder) && run('scripts/build-redoc.js', folder)) {
+    nameBuild(digest)
     replaceDist(digest)
   } else {
     console.error('The build failed. dist/ is unchanged.')
@@ -22,6 +23,12 @@ try {
 
 function run (...args) {
   return spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' }).status === 0
+}
+
+/** Adds the digest to the version, so that builds of the same version can be told apart. */
+function nameBuild (digest) {
+  const file = join(folder, 'plugins/version.js')
+  writeFileSync(file, readFileSync(file, 'utf8').replace(/'(.+)'/, `'$1+${digest.slice(0, 8)}'`))
 }
 
 function replaceDist (digest) {

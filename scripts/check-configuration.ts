@@ -3,7 +3,7 @@ import { readCommandLine, readConfig } from '../src/config.js'
 
 try {
   const { set } = readCommandLine(process.argv.slice(2))
-  if (set) readConfig({ ...process.env, ...set })
+  if (set) readConfig(process.env, set)
 } catch (error) {
   console.error((error as Error).message)
   process.exitCode = 1

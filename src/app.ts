@@ -50,7 +50,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   app.register(home, { docs: config.DOCS })
   if (config.DOCS) app.register(docs)
   app.register(health)
-  if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.HOST })
+  if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.METRICS_HOST })
   app.register(stores, {
     store: config.DATABASE_URL,
     databaseTimeout: config.DATABASE_TIMEOUT,

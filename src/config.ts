@@ -4,31 +4,40 @@ import type { ErrorObject, ValidateFunction } from 'ajv'
 import type { TSchema } from '@sinclair/typebox'
 import { createAjv, explain } from '../plugins/http/validation.js'
 import { Config } from '../schemas/config.js'
-import { version } from '../plugins/docs/version.js'
+import { StartupError } from '../plugins/startup.js'
+import { version } from '../plugins/version.js'
 
 let validator: ValidateFunction<Config> | undefined
 
-/** Reads the configuration from the environment. Throws one error that lists all problems. */
-export function readConfig (env: NodeJS.ProcessEnv = process.env): Config {
+/** Reads the configuration from the environment and from what the options set. Throws one error that lists all problems. */
+export function readConfig (env: NodeJS.ProcessEnv = process.env, set: NodeJS.ProcessEnv = {}): Config {
   const validate = validator ??= compile()
-  const config: unknown = { ...env }
-  if (validate(config)) return config
-  const problems = (validate.errors as ErrorObject[]).map(error => `  ${nameOf(error)} ${explain(error)}`)
-  throw new ConfigError(['Invalid configuration:', ...problems].join('\n'))
+  const config: unknown = { ...env, ...set }
+  const problems = validate(config) ? problemsOf(config) : (validate.errors as ErrorObject[]).map(error => `${nameOf(error)} ${explain(error)}${valueIn(error)}`)
+  if (problems.length > 0) throw new StartupError(['Invalid configuration:', ...problems].join('\n  '))
+  return config as Config
+
+  /** The name of the invalid variable, or of the option that has set it. */
+  function nameOf ({ instancePath, params }: ErrorObject) {
+    const variable = instancePath.slice(1) || params.property
+    return variable in set ? `--${settings.find(setting => setting.variable === variable)?.name}` : variable
+  }
+}
+
+/** The problems that the schema cannot describe. */
+function problemsOf ({ PORT, METRICS_PORT }: Config) {
+  return METRICS_PORT === PORT && PORT !== 0 ? ['METRICS_PORT and PORT must be different'] : []
+}
+
+/** The invalid value, unless it could contain a password. */
+function valueIn ({ data, parentSchema }: ErrorObject) {
+  return parentSchema?.enum || ['integer', 'boolean'].includes(parentSchema?.type) ? `, not ${JSON.stringify(data)}` : ''
 }
 
 function compile () {
   // The validator usually runs once, so optimizing its code would take longer than running it.
   const options = { code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] }
   return createAjv({ ...options, removeAdditional: 'all' }).compile<Config>(Config)
-}
-
-/** An invalid configuration. The message lists all problems. */
-export class ConfigError extends Error {}
-
-/** The name of the invalid variable. */
-function nameOf ({ instancePath, params }: ErrorObject) {
-  return instancePath.slice(1) || params.property
 }
 
 /** Returns whether a text is a list of IP addresses and ranges. */
@@ -69,11 +78,17 @@ export function readCommandLine (args: string[]): { text?: string, set?: NodeJS.
 
 function parse (args: string[]) {
   try {
-    return parseArgs({ args, options }).values
+    // parseArgs accepts a negative number only after an equals sign.
+    const joined = args.flatMap((arg, n) => isNegative(args[n + 1]) ? `${arg}=${args[n + 1]}` : n > 0 && isNegative(arg) ? [] : arg)
+    return parseArgs({ args: joined, options }).values
   } catch (error) {
     const [reason] = (error as Error).message.split(/\.?\n|\. /, 1)
-    throw new ConfigError(`${reason}. ${hintFor(args)}`)
+    throw new StartupError(`${reason}. ${hintFor(args)}`)
   }
+}
+
+function isNegative (arg = '') {
+  return /^-\d/.test(arg)
 }
 
 /** An option that does not exist may have the name of a variable. */

@@ -44,7 +44,7 @@ export async function traceIds () {
 export const prettyOptions: PrettyOptions = {
   sync: true,
   translateTime: 'SYS:HH:MM:ss',
-  ignore: 'pid,hostname,reqId,req,res,responseTime,token',
+  ignore: 'pid,hostname,reqId,req,res,responseTime,token,reason',
   messageFormat: log => visible(messageOf(log)),
   customPrettifiers: { err: error => Object(error).stack.split('\n').map(visible).join('\n') }
 }
@@ -64,9 +64,9 @@ export async function openLog (terminal = process.stdout.isTTY) {
   }
 }
 
-function messageOf ({ req, res, responseTime, token, msg }: RequestLine) {
-  const client = token ? `${token}: ` : ''
-  return client + (req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : String(msg))
+function messageOf ({ req, res, responseTime, token, reason, msg }: RequestLine) {
+  const line = req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
+  return [token, line, reason].filter(Boolean).join(': ')
 }
 
 interface RequestLine {
@@ -76,6 +76,8 @@ interface RequestLine {
   responseTime?: number
   /** The name of the bearer token. */
   token?: string
+  /** Why the request was rejected. */
+  reason?: string
 }
 
 /** Escapes line breaks and control characters, because a message may contain text from a client. */

@@ -1,11 +1,8 @@
 #!/usr/bin/env node
 import { executionAsyncResource } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import closeWithGrace from 'close-with-grace'
 import type { Health } from '../plugins/operations/health.js'
 import { StartupError } from '../plugins/startup.js'
-import { ConfigError, readCommandLine, readConfig } from './config.js'
-import { disableKeepAlive } from './http/connections.js'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
@@ -17,18 +14,23 @@ process.nextTick(() => { ticks.push(executionAsyncResource()) })
 try {
   await start()
 } catch (error) {
-  if (!(error instanceof ConfigError || error instanceof StartupError)) throw error
-  console.error(error.message)
+  const { code, message } = error as NodeJS.ErrnoException
+  if (code === 'ERR_MODULE_NOT_FOUND') console.error(`${message}. Install the dependencies with: npm ci`)
+  else if (error instanceof StartupError) console.error(message)
+  else throw error
   process.exitCode = 1
 }
 
 async function start () {
+  const { readCommandLine, readConfig } = await import('./config.js')
   const { text, set } = readCommandLine(process.argv.slice(2))
   if (text !== undefined) return console.log(text)
-  const config = readConfig({ ...process.env, ...set })
+  const config = readConfig(process.env, set)
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
   for (const signal of signals) process.on(signal, exit) // the first process of a container ignores a signal without a listener
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
+  const { default: closeWithGrace } = await import('close-with-grace')
+  const { disableKeepAlive } = await import('./http/connections.js')
   const { buildApp, prefixesOf } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
@@ -82,7 +84,7 @@ async function start () {
     return (error: NodeJS.ErrnoException) => {
       if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
       const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable === 'PORT' ? 'PORT or --port' : variable} to another port` : error.message
-      throw new ConfigError(`Cannot listen on ${host}:${config[variable]}: ${reason}.`)
+      throw new StartupError(`Cannot listen on ${variable === 'PORT' ? host : config.METRICS_HOST}:${config[variable]}: ${reason}.`)
     }
   }
 }

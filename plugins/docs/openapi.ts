@@ -1,6 +1,7 @@
 import { posix } from 'node:path'
 import { Type } from '@sinclair/typebox'
 import type { SwaggerTransformObject } from '@fastify/swagger'
+import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { checkOptions, custom, metadata, type OptionSchemas } from '../http/plugin.js'
 import { schemaName } from '../../schemas/fields.js'
@@ -9,7 +10,7 @@ import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
 import { addExamples, nameOf, type Operation, type Schemas } from './examples.js'
 import pages from './pages.js'
-import { version } from './version.js'
+import { version } from '../version.js'
 
 const Text = Type.Optional(Type.String({ minLength: 1 }))
 
@@ -101,7 +102,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     const { protocol, host, query } = request
     // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
     const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
-    const { body, etag } = documentAt(isAsConfigured ? undefined : `${protocol}://${host}`)
+    const { body, etag } = documentAt(isAsConfigured ? undefined : `${protocol}://${host}${forwardedPrefix(request)}`)
     if (isNotModified(request, reply, etag)) return sendNotModified(request, reply)
     setHeaders(request, reply)
     return body
@@ -126,6 +127,12 @@ export default fp<DocsOptions>(async function docs (app, options) {
     return app.getSchema(name) === undefined ? name : $id
   }
 }, metadata('docs'))
+
+/** The path prefix that a trusted proxy strips. Only for such a proxy does Fastify list more addresses than that of the connection. */
+function forwardedPrefix ({ headers, ips = [] }: FastifyRequest) {
+  const prefix = String(headers['x-forwarded-prefix']).replace(/\/$/, '')
+  return ips.length > 1 && isPath(prefix) ? prefix : ''
+}
 
 /** The parts of an OpenAPI document that are used here. */
 interface Document {

@@ -58,7 +58,7 @@ export function changesOf (schema: TObject) {
 
   function checked (record: unknown, id: number) {
     if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
-    if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: `must be ${id}, as in the path` }])
+    if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
     return record as HasId
   }
 }

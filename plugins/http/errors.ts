@@ -31,6 +31,8 @@ interface Thrown extends Error {
   headers?: Record<string, string>
   problems?: Problem[]
   path?: string
+  /** Why the request was rejected, for the log. It contains nothing that the client has sent. */
+  reason?: string
   /** Set by Fastify if the request does not match a schema of the host. */
   validation?: ErrorObject[]
   validationContext?: string
@@ -62,16 +64,18 @@ export const tooManyRequests = (): Error => new TooManyRequestsError()
 export const crossOriginRejected = (): Error => new CrossOriginError()
 
 /** A 401 with this `detail`. */
-export const unauthorized = (detail: string): Error => new UnauthorizedError(detail)
+export const unauthorized = (detail: string): Error => Object.assign(new UnauthorizedError(detail), { reason: detail })
 
 /** A 503 with this `detail`. */
 export const unavailable = (detail: string): Error => new UnavailableError(detail)
 
-/** Creates a 400 error for the problems in one part of a request. */
-export function invalid (part: Problem['in'], problems: Omit<Problem, 'in'>[]): Error & { problems: Problem[] } {
-  const reasons = problems.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`)
-  const error = new InvalidRequestError(`Invalid ${part}: ${reasons.join(', ')}.`)
-  return Object.assign(error, { problems: problems.map(problem => ({ in: part, ...problem })) })
+/** Creates a 400 error for the problems in one part of a request. The path is also that for the log, unless there is a `field`. */
+export function invalid (part: Problem['in'], problems: (Omit<Problem, 'in'> & { field?: string })[]): Error & { problems: Problem[] } {
+  const listed = (nameOf: (problem: typeof problems[0]) => string) => `Invalid ${part}: ${problems.map(problem => `${nameOf(problem) || 'it'} ${problem.message}`).join(', ')}.`
+  return Object.assign(new InvalidRequestError(listed(({ path }) => path.slice(1))), {
+    problems: problems.map(({ path, message }) => ({ in: part, path, message })),
+    reason: listed(({ path, field = path.slice(1) }) => field)
+  })
 }
 
 /** The response body for an error. It contains no details of an internal error. */
@@ -100,18 +104,19 @@ export default fp(async function errors (app) {
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
-    const { code = '', headers } = error
+    const { code = '', headers, reason = code } = error
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
     if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
     if (status === 503) reply.header('retry-after', 1)
     for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
     keepConnection(reply)
-    sendError(request, reply.headers({ ...headers }), status, errorBody(error, status))
+    sendError(request, reply.headers({ ...headers }), status, errorBody(error, status), reason)
   })
 }, metadata('errors'))
 
-/** Sends the body of an error with the headers that every error response has. */
-export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: object) {
+/** Sends the body of an error with the headers that every error response has. The line of the request in the log has the reason. */
+export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody, reason = body.detail) {
+  request.log = reply.log = request.log.child({ reason: reason || undefined })
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
   reply.code(status).header('x-request-id', request.id)
   if (!interruptsClient(request, reply)) return reply.send(body)

@@ -99,7 +99,7 @@ const maxErrors = 300
 
 /** The problems of a value, one for each place that is wrong, with a JSON Pointer to it. */
 export function problemsOf (errors: ErrorObject[] | null | undefined) {
-  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({ path: placeOf(error), message: explain(error) }))
+  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({ path: placeOf(error), message: explain(error), field: fieldOf(error) }))
 }
 
 /** Returns whether an error is a problem of its own: not one of a wrong type, which has an error, and not one of an alternative of a union. */
@@ -108,6 +108,11 @@ function isProblem (error: ErrorObject, _index: number, all: ErrorObject[]) {
   if (keyword === 'if' || keyword === 'propertyNames') return false
   if ((keyword === 'const' || keyword === 'enum') && all.some(other => other.keyword === 'type' && other.instancePath === instancePath)) return false
   return !all.some(union => (union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union))
+}
+
+/** The place in the schema, for the log. (The path in the value can contain keys that the client has chosen.) */
+function fieldOf ({ schemaPath, params }: ErrorObject) {
+  return [...Array.from(schemaPath.matchAll(/\/properties\/([^/]+)/g), ([, name]) => name), params.missingProperty].filter(Boolean).join('/')
 }
 
 /** Ajv reports a missing or unknown property at its parent. */
@@ -133,7 +138,7 @@ export function hostProblems ({ message, validation, validationContext }: Reject
   const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
   return {
     detail: isOfFastify ? textOf(problems) : message,
-    errors: problems.map(problem => ({ in: parts[validationContext as keyof typeof parts], ...problem }))
+    errors: problems.map(({ path, message }) => ({ in: parts[validationContext as keyof typeof parts], path, message }))
   }
 
   function textOf (problems: { path: string, message?: string }[]) {

@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
+import { version } from '../version.js'
 import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
@@ -58,6 +59,8 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
     const route = is404 ? 'unknown' : String(routeOptions.url)
     requests.observe({ method, route, status: statusCode }, elapsedTime / 1000)
   })
+
+  new Gauge({ name: 'items_users_build_info', help: 'Version of the service', labelNames: ['version'], registers }).set({ version }, 1)
 
   const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
   gauge('store_records', 'Number of records, counted up to 10,001 in a database', ['collection'], async add => {

@@ -19,10 +19,9 @@ export const malformedHttp = 'must be well-formed HTTP'
 
 /** Answers a request that Fastify's router rejects because its path is malformed or too long. */
 export function frameworkErrors (error: Error & { statusCode?: number }, request: FastifyRequest, reply: FastifyReply) {
-  const tooLong = error.statusCode === 414
-  const status = tooLong ? 414 : 400
-  request.log.info({ req: request, res: { statusCode: status }, err: error }, 'request rejected')
-  return sendError(request, reply, status, tooLong ? { detail: details[414] } : invalidRequest('path', 'must be a valid URL').body)
+  const { status, body } = error.statusCode === 414 ? new ProtocolError(414, { detail: details[414] }) : invalidRequest('path', 'must be a valid URL')
+  request.log.info({ req: request, res: { statusCode: status }, reason: body.detail }, 'request rejected')
+  return sendError(request, reply, status, body)
 }
 
 /** A request that is rejected before Fastify sees it, with its response. */
@@ -43,7 +42,8 @@ export function clientErrorHandler (this: FastifyInstance, error: ConnectionErro
   socket[isRefused] = true
   const { status, body, headers } = error instanceof ProtocolError ? error : parserError(error)
   const reqId = genReqId({ headers: {} })
-  this.log.info({ reqId, res: { statusCode: status }, err: error }, 'request rejected')
+  // The error itself contains the bytes of the request.
+  this.log.info({ reqId, res: { statusCode: status }, reason: error.message }, 'request rejected')
   const malformed = last?.req.complete ? undefined : last
   const before = malformed ? socket[previousResponse] : last
   if (before && !before.writableFinished) before.once('close', answer)

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { test, type Test } from 'tap'
+import { version } from '../../plugins/version.js'
 import { Config } from '../../schemas/config.js'
 import { readConfig } from '../../src/config.js'
 import { newFolder } from '../support/folder.js'
@@ -23,6 +24,7 @@ const run = promisify(execFile)
 interface Probe { httpGet: { path: string, port: string }, periodSeconds: number, timeoutSeconds: number, failureThreshold: number }
 
 interface Container {
+  image: string
   ports: { name: string, containerPort: number }[]
   env: { name: string, value?: string }[]
   startupProbe: Probe
@@ -39,8 +41,12 @@ interface Manifest {
     maxUnavailable: number
     selector: Record<string, unknown>
     ports: { targetPort: string }[]
+    podSelector: object
+    ingress: { ports: { port: string }[], from?: object[] }[]
+    jobLabel: string
+    podMetricsEndpoints: object[]
     template: {
-      metadata: { labels: object, annotations: Record<string, string> }
+      metadata: { labels: Record<string, string> }
       spec: { terminationGracePeriodSeconds: number, securityContext: object, containers: [Container] }
     }
   }
@@ -68,17 +74,19 @@ test('the health check of the image passes without the database, and fails witho
 })
 
 test('deploy/kubernetes.yaml and compose.yaml fit the service: probes, ports, variables and termination times', { skip }, async t => {
-  const [deployment, service, budget] = parseYaml<Manifest>(read('deploy/kubernetes.yaml'))
-  t.match([deployment, service, budget], [{ kind: 'Deployment' }, { kind: 'Service' }, { kind: 'PodDisruptionBudget' }])
-  if (!deployment || !service || !budget) return
+  const [deployment, service, budget, policy] = parseYaml<Manifest>(read('deploy/kubernetes.yaml'))
+  t.match([deployment, service, budget, policy], [{ kind: 'Deployment' }, { kind: 'Service' }, { kind: 'PodDisruptionBudget' }, { kind: 'NetworkPolicy' }])
+  if (!deployment || !service || !budget || !policy) return
   const { metadata, spec } = deployment.spec.template
-  const { ports, env, startupProbe, livenessProbe, readinessProbe, securityContext } = spec.containers[0]
+  const { image, ports, env, startupProbe, livenessProbe, readinessProbe, securityContext } = spec.containers[0]
   const portOf = Object.fromEntries(ports.map(({ name, containerPort }) => [name, containerPort]))
 
   t.same(env.filter(({ name }) => !(name in Config.properties)), [], 'the variables exist')
   const config = readConfig({ ...imageEnv, ...Object.fromEntries(env.map(({ name, value = 'postgres://host/items' }) => [name, value])) })
-  t.match(config, { HOST: '0.0.0.0', PORT: portOf.http, METRICS_PORT: portOf.metrics })
-  t.equal(metadata.annotations['prometheus.io/port'], String(portOf.metrics))
+  t.match(config, { HOST: '0.0.0.0', PORT: portOf.http, METRICS_HOST: '0.0.0.0', METRICS_PORT: portOf.metrics })
+  t.equal(image, `fastify-items-users:${version}`)
+  t.match(policy.spec.ingress, [{ ports: [{ port: 'http' }], from: undefined }, { ports: [{ port: 'metrics' }], from: Array }])
+  t.same(policy.spec.podSelector, { matchLabels: metadata.labels })
   t.same(service.spec.ports.map(({ targetPort }) => targetPort), ['http'])
   for (const { httpGet } of [startupProbe, livenessProbe, readinessProbe]) t.equal(httpGet.port, 'http')
 
@@ -101,6 +109,27 @@ test('deploy/kubernetes.yaml and compose.yaml fit the service: probes, ports, va
   const { app } = await withoutDatabase(t)
   const status = async ({ httpGet }: Probe) => (await app.inject(httpGet.path)).statusCode
   t.same([await status(startupProbe), await status(livenessProbe), await status(readinessProbe)], [200, 200, 503], 'only readiness needs the database')
+})
+
+test('the pods are scraped as the job of the alert rules', { skip }, async t => {
+  const [deployment] = parseYaml<Manifest>(read('deploy/kubernetes.yaml'))
+  const [monitor] = parseYaml<Manifest>(read('deploy/podmonitor.yaml'))
+  const [prometheus] = parseYaml<{ scrape_configs: { job_name: string, relabel_configs: { regex?: string }[] }[] }>(read('deploy/prometheus.yaml'))
+  const labels = deployment?.spec.template.metadata.labels ?? {}
+  const ports = deployment?.spec.template.spec.containers[0].ports.map(({ name }) => name) ?? []
+  const job = labels[monitor?.spec.jobLabel ?? '']
+  t.match(prometheus?.scrape_configs, [{ job_name: job, relabel_configs: [{ regex: `${labels['app.kubernetes.io/name']};${ports[1]}` }] }])
+  t.match(monitor?.spec, { selector: { matchLabels: labels }, podMetricsEndpoints: [{ port: ports[1] }] })
+  const jobs = read('deploy/prometheus-rules.yaml').matchAll(/job="(.*?)"/g)
+  t.same(new Set(Array.from(jobs, ([, name]) => name)), new Set([job]))
+})
+
+test('systemd accepts the unit, which waits for the shutdown of the service', { skip: without('systemd-analyze') }, async t => {
+  const unit = read('deploy/items-users.service')
+  t.same(await run('systemd-analyze', ['verify', 'deploy/items-users.service']), { stdout: '', stderr: '' })
+  const config = readConfig(Object.fromEntries(/^Environment=(.+)$/m.exec(unit)?.[1]?.split(' ').map(variable => variable.split('=')) ?? []))
+  t.equal(config.DATABASE_URL, `sqlite:/var/lib/${/^StateDirectory=(.+)$/m.exec(unit)?.[1]}/items.db`)
+  t.ok(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]) * 1000 > config.SHUTDOWN_DELAY + config.SHUTDOWN_TIMEOUT)
 })
 
 test('deploy/kubernetes.yaml matches the schemas of Kubernetes', { skip }, async t => {

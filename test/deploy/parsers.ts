@@ -31,7 +31,7 @@ export async function lintWorkflow (text: string) {
 export function typed (manifests: { apiVersion: string, kind: string }[]) {
   return manifests.map((manifest, n) => {
     const { apiVersion, kind } = manifest
-    const module = `${resolve(folder)}/node_modules/kubernetes-types/${apiVersion.includes('/') ? apiVersion : `core/${apiVersion}`}.js`
+    const module = `${resolve(folder)}/node_modules/kubernetes-types/${apiVersion.includes('/') ? apiVersion.replace('.k8s.io', '') : `core/${apiVersion}`}.js`
     return `import type { ${kind} } from '${module}'\nexport const manifest${n}: ${kind} = ${JSON.stringify(manifest)}\n`
   }).join('')
 }

@@ -6,9 +6,14 @@ import { build } from '../support/helper.js'
 
 test('the document has a server with an absolute URL, which generators need', async t => {
   const app = build(t, { TRUST_PROXY: '127.0.0.1' })
-  const serverFor = async (headers: Record<string, string>) => (await app.inject({ url: '/openapi.json', headers })).json().servers[0].url
-  t.equal(await serverFor({ host: 'localhost:3000' }), 'http://localhost:3000')
+  const serverFor = async (headers: Record<string, string>, remoteAddress = '127.0.0.1') =>
+    (await app.inject({ url: '/openapi.json', headers: { host: 'localhost:3000', ...headers }, remoteAddress })).json().servers[0].url
+  t.equal(await serverFor({}), 'http://localhost:3000')
   t.equal(await serverFor({ 'x-forwarded-host': 'example.com', 'x-forwarded-proto': 'https' }), 'https://example.com')
+  const prefixed = (prefix: string) => ({ 'x-forwarded-for': '10.0.0.9', 'x-forwarded-prefix': prefix })
+  for (const prefix of ['/shop', '/shop/']) t.equal(await serverFor(prefixed(prefix)), 'http://localhost:3000/shop', prefix)
+  t.equal(await serverFor(prefixed('/shop'), '10.0.0.9'), 'http://localhost:3000', 'a proxy that is not trusted')
+  for (const prefix of ['shop', '//evil.example', '/a b', '/a?b', '']) t.equal(await serverFor(prefixed(prefix)), 'http://localhost:3000', prefix)
   t.equal((await app.inject('/openapi.json?relative')).json().servers[0].url, '.', 'for our pages')
 })
 

@@ -3,6 +3,7 @@ import Fastify from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { metrics } from '../../src/index.js'
 import type { DestinationStream } from 'pino'
+import { version } from '../../plugins/version.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
@@ -61,6 +62,7 @@ onEveryEngine((t, address, engine) => {
       /^store_operation_duration_seconds_count{collection="items",operation="append"} 1$/m,
       /^store_operation_duration_seconds_count{collection="items",operation="first"} 2$/m,
       /^store_operation_duration_seconds_count{collection="items",operation="page"} 1$/m,
+      new RegExp(`^items_users_build_info{version="${version}"} 1$`, 'm'),
       /^nodejs_eventloop_lag_p99_seconds /m,
       /^process_resident_memory_bytes /m
     ]) t.match(text, line)

@@ -27,7 +27,7 @@ test('npm start reports an invalid configuration before it compiles', async t =>
   change('plugins/items.ts', 'Lamp', 'Candle')
   const server = startCopy(t, { PORT: '80x', DOCS: 'yes' })
   t.same(await server.exit, [1, null])
-  t.equal(server.errors(), 'Invalid configuration:\n  PORT must be an integer\n  DOCS must be true or false\n')
+  t.equal(server.errors(), 'Invalid configuration:\n  PORT must be an integer, not "80x"\n  DOCS must be true or false, not "yes"\n')
 })
 
 test('a build that fails does not remove the previous build', async t => {

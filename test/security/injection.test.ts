@@ -132,10 +132,10 @@ test('line breaks in names, URLs and headers cannot forge log lines', async t =>
 
   // What is no HTTP, or not in a URL, is refused with a word of Node's own.
   for (const target of [`/${Buffer.from(evil).toString('latin1')}`, '/\x9b31m', '/\xff', `/${told}`, '/\x1b[2J']) {
-    expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request rejected' })
+    expected.push({ res: { statusCode: 400 }, reason: /^Parse Error: [ -~]+$/, msg: 'request rejected' })
     t.equal((await send(request('GET', target))).status, 400)
   }
-  expected.push({ res: { statusCode: 400 }, err: { message: /^Parse Error: [ -~]+$/ }, msg: 'request rejected' })
+  expected.push({ res: { statusCode: 400 }, reason: /^Parse Error: [ -~]+$/, msg: 'request rejected' })
   t.equal((await send(`${told}\r\n\r\n`)).status, 400)
 
   server.process.kill('SIGTERM')
@@ -149,7 +149,7 @@ test('line breaks in names, URLs and headers cannot forge log lines', async t =>
   t.equal(parsed.length, expected.length + 2, 'a line a request, and none besides')
   for (const [n, line] of expected.entries()) t.match(parsed[n + 1], line)
   const fields = new Set(parsed.flatMap(line => Object.keys(line)))
-  t.same([...fields].sort(), ['err', 'hostname', 'level', 'msg', 'pid', 'req', 'reqId', 'res', 'responseTime', 'time'])
+  t.same([...fields].sort(), ['hostname', 'level', 'msg', 'pid', 'reason', 'req', 'reqId', 'res', 'responseTime', 'time'])
   t.notOk(JSON.stringify(parsed).includes('"statusCode":204'))
 
   function lineOf (method: string, url: string, statusCode: number, remoteAddress = '127.0.0.1') {

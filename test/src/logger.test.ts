@@ -3,10 +3,11 @@ import { connect } from 'node:net'
 import { Readable, Writable } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 import { context, ROOT_CONTEXT, trace, type ContextManager } from '@opentelemetry/api'
+import { Type } from '@sinclair/typebox'
 import Fastify from 'fastify'
 import { prettyFactory } from 'pino-pretty'
 import { test, type Test } from 'tap'
-import itemsUsers, { type Health, type Store } from '../../src/index.js'
+import itemsUsers, { collection, defineCollection, type Health, type Store } from '../../src/index.js'
 import { prettyOptions, traceIds } from '../../src/logger.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
@@ -16,6 +17,12 @@ import { until } from '../support/until.js'
 
 const generated = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}-\d+$/
 const requestId = 'x-request-id'
+const Note = Type.Object({
+  id: Type.Integer(),
+  tags: Type.Record(Type.String(), Type.String()),
+  list: Type.Array(Type.Integer()),
+  place: Type.Object({ city: Type.String() }, { additionalProperties: false })
+}, { $id: 'Note' })
 
 test('a request is one log line with the usual fields of pino and its request id', async t => {
   const { app, lines } = logged(t)
@@ -66,7 +73,7 @@ test('a well-formed X-Request-Id of the client is used and returned', async t =>
   t.match(lines.at(-1)?.reqId, generated)
 })
 
-test('every error response has the request id that is in the log', async t => {
+test('every error response has the request id that is in the log, which says why a request was rejected', async t => {
   const broken: Store<{ id: number }> = {
     append: () => { throw new Error('boom') }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0
   }
@@ -74,27 +81,49 @@ test('every error response has the request id that is in the log', async t => {
   app.register(itemsUsers, { prefix: '/broken', store: { items: broken, users: broken } })
   const send = await listen(app)
   const body = '{"id":2,"name":"x","price":1}'
-  for (const [text, status] of [
-    [request('GET', '/api/items/9'), 404],
-    [request('GET', '/api/items/x'), 400],
-    [request('GET', '/nope'), 404],
-    [request('PUT', '/api/items'), 405],
-    [request('POST', '/api/items', 'x'.repeat(2_000_000)), 413],
-    [request('GET', '/api/items/%zz'), 400],
-    [request('GET', `/api/items/${'x'.repeat(200)}`), 414],
-    [request('GET', '/api/items', '', 'Expect: magic'), 417],
-    [request('GET', '/api/items').replace('Host: x', 'Host: a b'), 400],
-    [request('POST', '/broken/items', body), 500],
-    ['nonsense\r\n\r\n', 400]
+  for (const [text, status, reason] of [
+    [request('GET', '/api/items/9'), 404, 'ERR_NOT_FOUND'],
+    [request('GET', '/api/items/x'), 400, 'Invalid path: item_id must be an integer.'],
+    [request('GET', '/nope'), 404, 'Path not found'],
+    [request('PUT', '/api/items'), 405, 'Method not allowed'],
+    [request('POST', '/api/items', 'x'.repeat(2_000_000)), 413, 'FST_ERR_CTP_BODY_TOO_LARGE'],
+    [request('GET', '/api/items/%zz'), 400, 'Invalid path: it must be a valid URL.'],
+    [request('GET', `/api/items/${'x'.repeat(200)}`), 414, 'The request path is too long'],
+    [request('GET', '/api/items', '', 'Expect: magic'), 417, 'The only supported value of Expect is 100-continue'],
+    [request('GET', '/api/items').replace('Host: x', 'Host: a b'), 400, /^Invalid headers: host must be/],
+    [request('POST', '/broken/items', body), 500, undefined],
+    ['nonsense\r\n\r\n', 400, /^Parse Error: /]
   ] as const) {
     const answer = await send(text)
     t.equal(answer.status, status)
     t.match(answer.headers[requestId], generated, text.slice(0, 60))
     const own = lines.filter(({ reqId }) => reqId === answer.headers[requestId])
     t.ok(own.length > 0, 'it is in the log')
-    t.ok(own.some(({ res }) => res?.statusCode === status))
+    t.match(own.find(({ res }) => res?.statusCode === status), { reason }, 'it says why')
   }
   t.match(lines.find(({ msg }) => msg === 'boom'), { level: 50, reqId: generated, req: { method: 'POST', url: '/broken/items' }, err: { stack: String } })
+})
+
+test('the reason in the log contains nothing that the client has sent', async t => {
+  const { app, lines } = logged(t, { AUTH_TOKENS: 'shop:sesame' })
+  app.register(collection, { ...defineCollection({ name: 'notes', schema: Note }), prefix: '/notes' })
+  app.get('/own', { schema: { querystring: { type: 'object', properties: { n: { enum: ['x'] } } } } }, async () => { throw Object.assign(new Error('secret'), { statusCode: 409 }) })
+  const send = await listen(app)
+  const token = 'Authorization: Bearer sesame'
+  const written = JSON.stringify({ tags: { secret: 5 }, list: ['secret'], place: { secret: 1 } })
+  for (const [text, reason] of [
+    [request('GET', '/api/items', '', 'Authorization: Bearer secret'), 'The bearer token is not valid'],
+    [request('GET', '/api/items'), 'A bearer token is required'],
+    [request('POST', '/api/items', '{"id":"secret","secret":1}', token), 'Invalid body: name is required, price is required, id must be an integer.'],
+    [request('POST', '/notes', written), 'Invalid body: tags must be a string, list must be an integer, place/city is required, place is not a known field.'],
+    [request('GET', '/own?n=secret'), 'FST_ERR_VALIDATION'],
+    [request('GET', '/own'), undefined],
+    ['GET / HTTP/1.1\r\nAuthorization: Bearer secret\r\nbad header: x\r\n\r\n', /^Parse Error: /]
+  ] as const) {
+    await send(text)
+    t.match({ ...lines.at(-1) }, { reason })
+    t.notMatch(JSON.stringify({ ...lines.at(-1), req: undefined }), /secret|sesame|115,101,99/)
+  }
 })
 
 test('requests are logged at the level info, and probes are not logged', async t => {
@@ -150,7 +179,7 @@ test('in a terminal, the log is colored text with one line per request', async t
   await server.says('404 in')
   const plain = server.output().replaceAll(/\u001b\[\d+m/g, '') // eslint-disable-line no-control-regex
   t.not(plain, server.output())
-  t.match(plain, /^\[\d\d:\d\d:\d\d\] INFO: API at .+\n\[\d\d:\d\d:\d\d\] INFO: GET \/api\/items\/2 404 in \d+\.\d ms\n$/)
+  t.match(plain, /^\[\d\d:\d\d:\d\d\] INFO: API at .+\n\[\d\d:\d\d:\d\d\] INFO: GET \/api\/items\/2 404 in \d+\.\d ms: ERR_NOT_FOUND\n$/)
   server.process.kill('SIGTERM')
   t.same(await server.exit, [0, null])
 
@@ -191,6 +220,7 @@ interface Line {
   req?: { url: string }
   res?: { statusCode: number }
   responseTime?: number
+  reason?: string
 }
 
 /** The service, and the lines of its log. */

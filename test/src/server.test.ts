@@ -7,7 +7,7 @@ import { readCommandLine, readConfig } from '../../src/config.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { newFolder } from '../support/folder.js'
-import { start, takenPort } from '../support/process.js'
+import { start, takenPort, withoutPackage } from '../support/process.js'
 import { until } from '../support/until.js'
 
 const defaults = {
@@ -20,6 +20,7 @@ const defaults = {
   SEED: true,
   RATE_LIMIT_WINDOW: 60_000,
   SECURITY_HEADERS: false,
+  METRICS_HOST: '127.0.0.1',
   SHUTDOWN_DELAY: 0,
   SHUTDOWN_TIMEOUT: 8000
 }
@@ -27,9 +28,11 @@ const defaults = {
 test('each invalid variable is reported with what it must be', async t => {
   for (const [env, message] of [
     [{ HOST: '' }, 'HOST must not be empty'],
-    [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent'],
-    [{ PORT: '-1' }, 'PORT must be at least 0'],
-    [{ PORT: '70000' }, 'PORT must be at most 65535']
+    [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent, not "loud"'],
+    [{ PORT: '-1' }, 'PORT must be at least 0, not -1'],
+    [{ PORT: '70000' }, 'PORT must be at most 65535, not 70000'],
+    [{ REDIS_URL: 'redis://:sesame@host' }, 'REDIS_URL needs RATE_LIMIT_MAX'],
+    [{ METRICS_PORT: '3000' }, 'METRICS_PORT and PORT must be different']
   ] as const) t.throws(() => readConfig(env), { message: new RegExp(`^  ${message}$`, 'm') })
 })
 
@@ -41,6 +44,7 @@ test('the configuration has defaults, reads its variables and ignores others', a
     ...defaults, PORT: 0, API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
   })
   t.equal(readConfig().PORT, 3000)
+  t.match(readConfig({ PORT: '0', METRICS_PORT: '0' }), { PORT: 0, METRICS_PORT: 0 })
 })
 
 test('an invalid configuration ends the process with one message that lists all problems', async t => {
@@ -50,13 +54,13 @@ test('an invalid configuration ends the process with one message that lists all 
   t.equal(server.errors(), [
     'Invalid configuration:',
     '  HOST must not be empty',
-    '  PORT must be an integer',
-    '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
+    '  PORT must be an integer, not "80x"',
+    '  LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent, not "loud"',
     '  API_PREFIX must be a path such as /api, or several paths separated by commas',
     '  DATABASE_URL must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',
-    '  DATABASE_POOL_SIZE must be at least 2',
-    '  BODY_LIMIT must be at least 1',
-    '  DOCS must be true or false',
+    '  DATABASE_POOL_SIZE must be at least 2, not 1',
+    '  BODY_LIMIT must be at least 1, not 0',
+    '  DOCS must be true or false, not "yes"',
     ''
   ].join('\n'))
 })
@@ -80,9 +84,18 @@ test('--help shows the options, all variables with their defaults and units, and
   t.same(readCommandLine(['-h']), { text: help.trimEnd() })
 })
 
-test('--version shows the version of the package', async t => {
+test('--version shows the version of the package, and of a build also a digest of its sources', async t => {
   const { version } = JSON.parse(readFileSync('package.json', 'utf8'))
   for (const option of ['--version', '-v']) t.same(readCommandLine([option]), { text: version })
+  const server = start(t, {}, { built: true, args: ['--version'] })
+  await server.exit
+  t.equal(server.output(), `${version}+${readFileSync('dist/.stamp', 'utf8').slice(0, 8)}\n`)
+})
+
+test('a service whose dependencies are not installed ends with one clear line', async t => {
+  const server = start(t, {}, { script: withoutPackage('close-with-grace') })
+  t.same(await server.exit, [1, null])
+  t.match(server.errors(), /^Cannot find package .+\. Install the dependencies with: npm ci\n$/)
 })
 
 test('--host, --port and --database override the environment, and an .env file sets variables', async t => {
@@ -110,10 +123,16 @@ test('an invalid option ends the process with one line that says what to do', as
     [['--port'], "Option '--port <value>' argument missing. The options are"],
     [['--port', '--host', 'x'], "Option '--port' argument is ambiguous. The options are"],
     [['--help=yes'], "Option '-h, --help' does not take an argument. The options are"],
+    [['-1'], "Unknown option '-1'. The options are"],
     [['8080'], "Unexpected argument '8080'. The options are"]
   ] as const) {
     t.throws(() => readCommandLine([...args]), { message })
   }
+  for (const [args, message] of [
+    [['--port', '-1'], '--port must be at least 0, not -1'],
+    [['--port', '80x', '--host', ''], '--host must not be empty\n  --port must be an integer, not "80x"'],
+    [['--database', 'mysql://ada:sesame@db'], '--database must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE']
+  ] as const) t.throws(() => readConfig({}, readCommandLine([...args]).set), { message: `Invalid configuration:\n  ${message}` })
 })
 
 test('a PORT that is in use ends the process with one clear line', async t => {

@@ -11,7 +11,7 @@ import { item, onPostgres, postgres, things, unavailable } from '../support/data
 import { opened } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
-import { start } from '../support/process.js'
+import { start, withoutPackage } from '../support/process.js'
 import { startProxy } from '../support/proxy.js'
 import { openSqlite } from '../support/sql.js'
 import { until } from '../support/until.js'
@@ -220,15 +220,11 @@ test('a database that cannot be opened is a startup error that is clear and does
 })
 
 test('a database whose driver is missing ends the process with one clear line', async t => {
-  const noDriver = (name: string) => `import { register } from 'node:module'
-    register('data:text/javascript,' + encodeURIComponent(\`export function resolve (name, context, next) {
-      return next(name === '${name}' ? 'not-installed' : name, context)
-    }\`))`
   for (const [url, driver] of [
     ...process.getBuiltinModule('node:sqlite') ? [] : [['sqlite:./items.db', 'libsql']] as const,
     ['postgres://ada:sesame@db/items', 'pg']
   ] as const) {
-    const server = start(t, { DATABASE_URL: url }, { built: true, script: noDriver(driver) })
+    const server = start(t, { DATABASE_URL: url }, { built: true, script: withoutPackage(driver) })
     t.same(await server.exit, [1, null], url)
     t.equal(server.output(), '')
     t.equal(server.errors(), `DATABASE_URL needs the package ${driver}, which is not installed. Run: npm install ${driver}\n`)

@@ -60,6 +60,14 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   }
 }
 
+/** A script with which a package cannot be found. */
+export function withoutPackage (name: string) {
+  return `import { register } from 'node:module'
+    register('data:text/javascript,' + encodeURIComponent(\`export function resolve (name, context, next) {
+      return next(name === '${name}' ? 'not-installed' : name, context)
+    }\`))`
+}
+
 /** A port that is in use. */
 export async function takenPort (t: Test) {
   const server = createServer().listen(0, '127.0.0.1')

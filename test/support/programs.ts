@@ -8,7 +8,8 @@ export const packages = {
   pgbouncer: 'pgbouncer',
   caddy: 'caddy',
   promtool: 'prometheus',
-  chromium: 'chromium'
+  chromium: 'chromium',
+  'systemd-analyze': 'systemd'
 }
 
 /** The reason to skip what needs a program, if the machine does not have it. */
