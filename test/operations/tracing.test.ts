@@ -1,8 +1,17 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { copyFileSync, symlinkSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { resolve } from 'node:path'
+import { json } from 'node:stream/consumers'
+import type { Test } from 'tap'
 import { connection, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
+import { newFolder } from '../support/folder.js'
 import { install } from '../support/install.js'
 import { start } from '../support/process.js'
+import { until } from '../support/until.js'
 
 const folder = 'test/operations/tracing'
 const problem = await install(folder)
@@ -18,7 +27,12 @@ interface Span {
 
 onEveryEngine((t, address, engine) => {
   t.test('every request has its own trace with its route and its database statements', { skip: problem }, async t => {
-    const server = start(t, { DATABASE_URL: address() }, { built: true, flags: ['--import', `./${folder}/tracing.js`] })
+    const { spans, endpoint } = await collect(t)
+    const here = newFolder(t)
+    copyFileSync('deploy/tracing.js', `${here}/tracing.mjs`)
+    symlinkSync(resolve(folder, 'node_modules'), `${here}/node_modules`)
+    const env = { DATABASE_URL: address(), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json', OTEL_BSP_SCHEDULE_DELAY: '100' }
+    const server = start(t, env, { built: true, flags: ['--import', `${here}/tracing.mjs`] })
     const url = await server.url
     const sent = new Map<string, { method: string, route: string, alone: boolean }>()
     for (const concurrency of [1, 5, 100]) {
@@ -34,16 +48,17 @@ onEveryEngine((t, address, engine) => {
       }
       for (const { socket } of clients) socket.destroy()
     }
+    const isLast = ({ name, scope, traceId }: Span) => sent.has(traceId) && (name === 'request' || scope === '@opentelemetry/instrumentation-http')
+    await until(() => spans.filter(isLast).length === 2 * sent.size)
     server.process.kill('SIGTERM')
     t.same(await server.exit, [0, null])
 
-    const spans = server.errors().split('\n').filter(line => line.startsWith('{')).map(line => JSON.parse(line) as Span)
     const requestLines = server.output().split('\n').filter(line => line.includes('request completed')).map(line => JSON.parse(line))
     for (const [traceId, { method, route, alone }] of sent) {
       const own = spans.filter(span => span.traceId === traceId)
       const http = own.filter(({ scope }) => scope === '@opentelemetry/instrumentation-http')
       t.equal(http.length, 1, 'there is one span of the server')
-      t.match(http[0], { parentId: 'b'.repeat(16), attributes: { 'http.request.method': method } })
+      t.match(http[0], { name: `${method} ${route}`, parentId: 'b'.repeat(16), attributes: { 'http.request.method': method, 'http.route': route } })
       const root = own.find(({ name, scope }) => scope === '@fastify/otel' && name === 'request')
       t.match(root, { parentId: http[0]?.spanId, attributes: { 'http.route': route, 'http.request.method': method } })
       const ids = own.map(({ spanId }) => spanId)
@@ -55,6 +70,26 @@ onEveryEngine((t, address, engine) => {
     if (engine === 'PostgreSQL') t.ok(statements.length > 3, 'statements that several requests share are in the trace of one of them')
   })
 })
+
+/** A collector of spans in the JSON of OTLP. */
+async function collect (t: Test) {
+  interface Exported extends Omit<Span, 'attributes'> { parentSpanId?: string, attributes: { key: string, value: { stringValue?: string } }[] }
+  interface Traces { resourceSpans: { scopeSpans: { scope: { name: string }, spans: Exported[] }[] }[] }
+  const spans: Span[] = []
+  const collector = createServer(async (request, response) => {
+    const { resourceSpans = [] } = await json(request) as Traces
+    for (const { scope, spans: exported } of resourceSpans.flatMap(({ scopeSpans }) => scopeSpans)) {
+      for (const { parentSpanId, attributes, ...span } of exported) {
+        const values = Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue]))
+        spans.push({ ...span, scope: scope.name, attributes: values, ...parentSpanId && { parentId: parentSpanId } })
+      }
+    }
+    response.setHeader('content-type', 'application/json').end('{}')
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => { collector.closeAllConnections(); collector.close() })
+  await once(collector, 'listening')
+  return { spans, endpoint: `http://127.0.0.1:${(collector.address() as AddressInfo).port}` }
+}
 
 const kinds: [method: string, path: string, body?: string][] = [
   ['GET', '/api/items/1'],
