@@ -31,7 +31,7 @@ export function checkedSeed (seed?: Seed) {
   /** Throws one error that lists all problems. Called when all collections have their records. */
   function assertValid () {
     for (const name of unused) problems.push(`  /${name} is not a collection`)
-    if (problems.length > 0) throw new StartupError(['Invalid seed (SEED_FILE):', ...problems].join('\n'))
+    if (problems.length > 0) throw new StartupError(['Invalid records in the option seed:', ...problems].join('\n'))
   }
 }
 

@@ -4,11 +4,11 @@ export class StartupError extends Error {
 }
 
 /** Loads a module that needs an optional package. */
-export async function loadOptional<T> (name: string, setting: string, load: () => Promise<T>) {
+export async function loadOptional<T> (name: string, option: string, load: () => Promise<T>) {
   try {
     return await load()
   } catch (error) {
     if (!/^(ERR_)?MODULE_NOT_FOUND$/.test(String((error as NodeJS.ErrnoException).code))) throw error
-    throw new StartupError(`${setting} needs the package ${name}, which is not installed. Run: npm install ${name}`)
+    throw new StartupError(`The option ${option} needs the package ${name}, which is not installed. Run: npm install ${name}`)
   }
 }

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
 import type { CheckedDefinition, Definition } from './definition.js'
 import { checkOptions, custom, metadata, ownDecorator, type OptionSchemas } from './http/plugin.js'
-import type { Health } from './operations/health.js'
+import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkedSeed, type Seed } from './seed.js'
 import { memory } from './stores/memory.js'
@@ -60,7 +60,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       outages.stop()
       await engine.close()
     })
-    if (app.hasDecorator('addReadinessCheck')) app.getDecorator<Health['addReadinessCheck']>('addReadinessCheck')(engine.check)
+    checksOf(app).push(engine.check)
     if (engine.connections) metrics?.observeConnections(engine.connections)
     return stores
 
@@ -95,7 +95,7 @@ async function orStartupError<T> (open: () => Promise<T>) {
     return await open()
   } catch (error) {
     const [reason] = (error as Error).message.split('\n', 1)
-    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in DATABASE_URL: ${reason}`)
+    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in the option store: ${reason}`)
   }
 }
 

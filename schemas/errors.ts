@@ -31,7 +31,7 @@ export const InvalidRequest = Type.Object({
 /** The `detail` of an error by status. */
 export const details = {
   401: 'A bearer token is required',
-  403: 'Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN',
+  403: 'Cross-origin request rejected: its origin is not allowed',
   404: 'Not found',
   405: 'Method not allowed',
   408: 'The request took too long to arrive',

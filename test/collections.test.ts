@@ -282,7 +282,7 @@ onEveryEngine((t, address, engine) => {
     await t.rejects(async () => build(t, env).ready(), {
       code: 'ERR_STARTUP',
       message: [
-        'Invalid seed (SEED_FILE):',
+        'Invalid records in the option seed:',
         '  /items/1/price is required',
         '  /items/1/id must be an integer',
         '  /items/1/name must be well-formed Unicode text',

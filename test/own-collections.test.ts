@@ -190,7 +190,7 @@ onEveryEngine((t, address, engine) => {
     await t.rejects(serve(t, url, { ...orders, schema: without, seed: [] }), { message: /\n {2}orders\.item_id: the table has bigint not null.*, the schema needs no such column$/ })
     await t.rejects(serve(t, url, { ...orders, schema: other, seed: [] }), {
       code: 'ERR_STARTUP',
-      message: /^The schema does not fit a table in DATABASE_URL\. Change the schema, or add SQL to upgrades:\n {2}orders\.item_id: the table has bigint not null.*, the schema needs bigint.*\n {2}orders\.quantity: the table has bigint not null.*, the schema needs double precision.*\n {2}orders\.price: the table has no such column, the schema needs double precision not null.*$/
+      message: /^The schema does not fit a table in the option store\. Change the schema, or add SQL to upgrades:\n {2}orders\.item_id: the table has bigint not null.*, the schema needs bigint.*\n {2}orders\.quantity: the table has bigint not null.*, the schema needs double precision.*\n {2}orders\.price: the table has no such column, the schema needs double precision not null.*$/
     })
   })
 })

@@ -15,7 +15,7 @@ import { version } from '../version.js'
 const Text = Type.Optional(Type.String({ minLength: 1 }))
 
 /** A path such as `/docs`. */
-const path = /^(\/[\w.~-]+)+$/
+const validPath = /^(\/[\w.~-]+)+$/
 
 type SecurityScheme =
   | { type: 'http', scheme: string, bearerFormat?: string, description?: string }
@@ -25,6 +25,8 @@ type SecurityScheme =
 
 /** Options of the plugin `docs`. */
 export interface DocsOptions {
+  /** Path of the document and the pages, such as `/manual`. */
+  prefix?: string
   /** Title of the document and of the pages. */
   title?: string
   /** Description in the document. */
@@ -44,6 +46,7 @@ export interface DocsOptions {
 }
 
 export const docsOptions: OptionSchemas<DocsOptions> = {
+  prefix: Type.Optional(Type.String()),
   title: Text,
   description: Text,
   version: Text,
@@ -55,7 +58,7 @@ export const docsOptions: OptionSchemas<DocsOptions> = {
 }
 
 function isPath (value: unknown) {
-  return typeof value === 'string' && path.test(value)
+  return typeof value === 'string' && validPath.test(value)
 }
 
 /** What the document says about this package. */
@@ -76,9 +79,10 @@ const maxServers = 20
  */
 export default fp<DocsOptions>(async function docs (app, options) {
   checkOptions(app, 'docs', docsOptions, options)
-  const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json' } = options
+  const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json', prefix = '' } = options
+  const path = posix.join('/', prefix, document)
   // The relative path from the document to the base of the paths in it.
-  const up = posix.relative(posix.dirname(app.prefix + document), '/') || '.'
+  const up = posix.relative(posix.dirname(app.prefix + path), '/') || '.'
   const server = { url: up, description: 'This service' }
   const documents = new Map<string | undefined, { body: Buffer, etag: string }>()
 
@@ -98,7 +102,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
   })
 
-  app.get(document, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
+  app.get(path, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
     const { protocol, host, query } = request
     // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
     const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
@@ -119,7 +123,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     return built
   }
 
-  app.register(pages, { title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })
+  app.register(pages, { prefix, title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })
 
   /** The name of a component: the short name, unless the app has a schema with this name. */
   function componentName ($id: string) {

@@ -26,7 +26,7 @@ const pages: FastifyPluginAsync<PagesOptions> = async function pages (app, optio
   if (prefix) app.register(redoc, { ...page, prefix, files: bundle ? besideBundle(bundle, 'redoc') : redocFolder() })
 }
 
-interface PagesOptions extends Pick<DocsOptions, 'swaggerUi' | 'redoc'> {
+interface PagesOptions extends Pick<DocsOptions, 'prefix' | 'swaggerUi' | 'redoc'> {
   title: string
   /** Path of the document. */
   document: string

@@ -44,7 +44,7 @@ export default fp<AuthOptions>(async function auth (app, options) {
   const verifierOf = app.getDecorator<verifyBearerAuthFactory>('verifyBearerAuthFactory')
   const always = parseTokens(tokens)
   const fromFile = file === undefined ? undefined : readTokens(file)
-  if (fromFile?.size === 0) throw new StartupError('AUTH_TOKENS_FILE contains no tokens.')
+  if (fromFile?.size === 0) throw new StartupError('The option file contains no tokens.')
   let { names, verify } = accepting(fromFile)
   if (file !== undefined) watchTokens(app, file, tokens => { ({ names, verify } = accepting(tokens)) })
 

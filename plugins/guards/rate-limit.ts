@@ -78,7 +78,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, options) {
 }, metadata('rate-limit'))
 
 async function connect (app: FastifyInstance, url: string) {
-  const { Redis } = await loadOptional('ioredis', 'REDIS_URL', () => import('ioredis'))
+  const { Redis } = await loadOptional('ioredis', 'redis', () => import('ioredis'))
   const redis = new Redis(url, {
     lazyConnect: true,
     enableOfflineQueue: false,

@@ -16,13 +16,13 @@ const validEntry = new RegExp(`^${namedToken.pattern}$`)
 
 /** Parses a list of tokens. */
 export function parseTokens (texts: string[]): Tokens {
-  return tokensOf('tokens', texts.map((text, n) => ({ place: `entry ${n + 1}`, text })))
+  return tokensOf('the option tokens', texts.map((text, n) => ({ place: `entry ${n + 1}`, text })))
 }
 
 /** Reads a file with one token per line. A `#` at the start of a line or after a space begins a comment. */
 export function readTokens (file: string): Tokens {
   const entries = linesOf(file).map((line, n) => ({ place: `line ${n + 1}`, text: line.replace(/(^|\s)#.*/, '').trim() }))
-  return tokensOf('AUTH_TOKENS_FILE', entries.filter(({ text }) => text !== ''))
+  return tokensOf('the option file', entries.filter(({ text }) => text !== ''))
 }
 
 /** Reads a file again when it changes. If it is invalid, this is logged. */
@@ -46,13 +46,13 @@ function linesOf (file: string) {
   try {
     return readFileSync(file, 'utf8').split('\n')
   } catch (error) {
-    throw new StartupError(`Cannot read AUTH_TOKENS_FILE: ${(error as Error).message}`)
+    throw new StartupError(`Cannot read the option file: ${(error as Error).message}`)
   }
 }
 
 function tokensOf (source: string, entries: Entry[]): Tokens {
   const invalid = entries.filter(({ text }) => !validEntry.test(text))
-  if (invalid.length > 0) throw new StartupError([`Invalid ${source}:`, ...invalid.map(({ place }) => `  ${place} must be ${namedToken.expected}`)].join('\n'))
+  if (invalid.length > 0) throw new StartupError([`Invalid tokens in ${source}:`, ...invalid.map(({ place }) => `  ${place} must be ${namedToken.expected}`)].join('\n'))
   return new Map(entries.map(({ text }) => {
     const [token = '', name] = text.split(':').reverse()
     return [token, name]

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest 
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { sendError } from './errors.js'
-import { metadata } from './plugin.js'
+import { metadata, shared } from './plugin.js'
 
 /** The `detail` for an unknown path. It differs from the one for an unknown record. */
 const unknownPath = 'Path not found'
@@ -31,8 +31,8 @@ export function methodsOf (app: FastifyInstance, { url, headers }: FastifyReques
   return [...app.supportedMethods.filter(method => method !== 'OPTIONS' && app.findRoute({ method, url, constraints }) !== null), 'OPTIONS']
 }
 
-/** The prefixes of each server whose unknown paths are answered. */
-const prefixes = new WeakMap<object, Set<string>>()
+/** The prefixes whose unknown paths are answered. */
+const prefixesOf = shared(() => new Set<string>())
 
 /**
  * Does the same for the paths below the prefix of a scope. The handler is in a scope with a parameter, because two handlers
@@ -40,8 +40,8 @@ const prefixes = new WeakMap<object, Set<string>>()
  * constraints, shares it.
  */
 export const unknownPaths: FastifyPluginAsync = async function unknownPaths (app) {
-  const known = prefixes.get(app.server) ?? new Set()
-  if (known.has(app.prefix)) return
-  prefixes.set(app.server, known.add(app.prefix))
+  const prefixes = prefixesOf(app)
+  if (prefixes.has(app.prefix)) return
+  prefixes.add(app.prefix)
   app.register(async scope => scope.register(notFound), { prefix: '/:path(?:.*)' })
 }

@@ -14,6 +14,16 @@ export function ownDecorator<T> (app: FastifyInstance, name: string, method: key
   return typeof Object(decorator)[method] === 'function' ? decorator as T : undefined
 }
 
+/** Returns a function that returns the same value in all scopes of an app, because a decorator is visible only in its own scope. */
+export function shared<T> (create: () => T) {
+  const values = new WeakMap<object, T>()
+  return ({ server }: FastifyInstance) => {
+    const value = values.get(server) ?? create()
+    values.set(server, value)
+    return value
+  }
+}
+
 /** The schemas of the options of a plugin, by name. */
 export type OptionSchemas<T> = { [K in keyof Required<T>]: TSchema }
 

@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { unavailable } from '../http/errors.js'
-import { metadata } from '../http/plugin.js'
+import { checkOptions, metadata, shared, type OptionSchemas } from '../http/plugin.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
 
 /** The decorators of the plugin `health`. */
@@ -16,25 +16,51 @@ export interface Health {
 
 type Check = () => unknown
 
+/** Options of the plugin `health`. */
+export interface HealthOptions {
+  /** Path of the probes, such as `/ops`. */
+  prefix?: string
+}
+
+const optionSchemas: OptionSchemas<HealthOptions> = { prefix: Type.Optional(Type.String()) }
+
+/** The readiness checks of an app. */
+export const checksOf = shared((): Check[] => [])
+
 /** Successful probes are not logged. */
 const logLevel = 'warn'
 
 const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
-/** Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). */
-export default fp(async function health (app) {
-  const checks: Check[] = [isClosing]
+/**
+ * Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). `/readyz` checks the databases
+ * of all scopes of the app, in whatever order they are registered.
+ */
+export default fp<HealthOptions>(async function health (app, options) {
+  checkOptions(app, 'health', optionSchemas, options)
+  const checks = checksOf(app)
   let closing = false
 
+  checks.unshift(isClosing)
   app.decorate('addReadinessCheck', function addReadinessCheck (check: Check) {
-    checks.push(check)
+    checks.push(async function checkOfHost () {
+      try {
+        await check()
+      } catch (error) {
+        app.log.warn({ err: error }, 'A readiness check failed')
+        throw unavailable('Not ready')
+      }
+    })
   })
 
   app.decorate('markNotReady', markNotReady)
   app.addHook('preClose', async function markNotReadyFirst () {
     markNotReady()
   })
-  app.register(probes, { checks })
+  app.register(async function scope (app) {
+    await applyApiDefaults(app)
+    app.register(probes, { checks, prefix: options.prefix ?? '' })
+  })
 
   function markNotReady () {
     closing = true
@@ -46,8 +72,6 @@ export default fp(async function health (app) {
 }, metadata('health'))
 
 const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function probes (app, { checks }) {
-  await applyApiDefaults(app)
-
   app.get('/livez', {
     ...routeDefaults,
     logLevel,

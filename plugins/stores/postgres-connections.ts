@@ -12,7 +12,7 @@ import { lock } from './postgres-statements.js'
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
 export async function connectPostgres (url: string, { timeout, poolSize, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
   checkUrl(url)
-  const { default: pg } = await loadOptional('pg', 'DATABASE_URL', () => import('pg'))
+  const { default: pg } = await loadOptional('pg', 'store', () => import('pg'))
   // pg returns a bigint as text. Our values are safe integers, so they become numbers.
   const types = { getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid) }
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
@@ -128,7 +128,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, onUnava
   async function withTimeout<R> (pending: Promise<R>) {
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<void>(resolve => { timer = setTimeout(resolve, timeout) })
-      .then(() => fail(new Error(`The database did not answer within ${timeout} ms (DATABASE_TIMEOUT)`)))
+      .then(() => fail(new Error(`The database did not answer within ${timeout} ms`)))
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }
 
@@ -182,13 +182,13 @@ export async function connectPostgres (url: string, { timeout, poolSize, onUnava
 
 async function rejectReadOnly (client: pg.ClientBase) {
   const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
-  if (row?.[0] === 'on') throw new ReadOnlyError('The server in DATABASE_URL is read-only (a standby)')
+  if (row?.[0] === 'on') throw new ReadOnlyError('The server in the option store is read-only (a standby)')
 }
 
 /** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. */
 function checkUrl (url: string) {
-  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
-  if (!URL.canParse(url)) throw new StartupError('DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
+  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
+  if (!URL.canParse(url)) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
 }
 
 function unnamed (config: pg.QueryArrayConfig) {

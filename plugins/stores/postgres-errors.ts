@@ -8,10 +8,10 @@ export class ReadOnlyError extends Error {}
 export function startupError (error: unknown) {
   const { message } = error as Error
   if (codeOf(error) === '42P07') {
-    return new StartupError(`Cannot create the tables in DATABASE_URL: ${message}, and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).`)
+    return new StartupError(`Cannot create the tables in the option store: ${message}, and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).`)
   }
   if (codeOf(error) === '42501') {
-    return new StartupError(`The role in DATABASE_URL lacks a privilege: ${message}. See docs/persistence.md#privileges.`)
+    return new StartupError(`The role in the option store lacks a privilege: ${message}. See docs/persistence.md#privileges.`)
   }
   return error
 }

@@ -53,7 +53,7 @@ async function upgrade (query: Query, table: Table, version: number, columns: Ta
   const { name, upgrades = [] } = table
   const newest = newestVersion(table)
   if (version > newest) {
-    throw new StartupError(`The table ${name} in DATABASE_URL has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
+    throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
   }
   if (version < newest) {
     for (const sql of upgrades.slice(version - 1)) await query(sql)
@@ -62,7 +62,7 @@ async function upgrade (query: Query, table: Table, version: number, columns: Ta
   }
   const differences = differencesOf(table, columns)
   if (differences.length > 0) {
-    throw new StartupError(['The schema does not fit a table in DATABASE_URL. Change the schema, or add SQL to upgrades:', ...differences].join('\n'))
+    throw new StartupError(['The schema does not fit a table in the option store. Change the schema, or add SQL to upgrades:', ...differences].join('\n'))
   }
   const missing = Object.entries(table.columns).filter(([column]) => !Object.hasOwn(columns, column))
   for (const [column, definition] of missing) await query(`alter table "${name}" add column "${column.replaceAll('"', '""')}" ${definition}`)

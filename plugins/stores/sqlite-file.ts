@@ -36,7 +36,7 @@ export async function loadDriver (): Promise<Connect> {
   /* c8 ignore next 3 -- each version of Node has one of the drivers; `npm run test:nodes` tests both */
   return nodeSqlite && 'setReturnArrays' in nodeSqlite.StatementSync.prototype
     ? withNodeSqlite(nodeSqlite)
-    : withLibsql(await loadOptional('libsql', 'DATABASE_URL', () => import('libsql')))
+    : withLibsql(await loadOptional('libsql', 'store', () => import('libsql')))
 }
 
 /* c8 ignore start */
@@ -114,10 +114,10 @@ function extendedCode (error: unknown) {
 
 /** The path of the file, or an error if it is not clear which file is meant. */
 export function pathOf (name: string) {
-  if (name === ':memory:') throw new StartupError('DATABASE_URL sqlite::memory: is not supported. Use DATABASE_URL=memory.')
+  if (name === ':memory:') throw new StartupError('sqlite::memory: is not supported. Set the option store to memory.')
   if (name.startsWith('//')) {
     const file = name.replace(/^\/+/, '')
-    throw new StartupError(`DATABASE_URL sqlite:${name} is ambiguous. Use sqlite:${file} for a relative path, or sqlite:/${file} for an absolute path.`)
+    throw new StartupError(`The option store is ambiguous. Use sqlite:${file} for a relative path, or sqlite:/${file} for an absolute path.`)
   }
   return resolve(name) // libsql would interpret some relative names as something other than a file
 }
@@ -151,7 +151,7 @@ export function lockFile (path: string, connect: Connect) {
   } catch (error) {
     use.lock.close()
     throw isBusy(error)
-      ? new StartupError(`The SQLite file ${path} in DATABASE_URL is used by another process. Stop it, or use PostgreSQL for several instances.`)
+      ? new StartupError(`The SQLite file ${path} in the option store is used by another process. Stop it, or use PostgreSQL for several instances.`)
       : error
   }
   use.count++

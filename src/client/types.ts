@@ -614,7 +614,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN"
+                     *       "detail": "Cross-origin request rejected: its origin is not allowed"
                      *     }
                      */
                     "application/json": components["schemas"]["ErrorBody"];
@@ -1064,7 +1064,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN"
+                     *       "detail": "Cross-origin request rejected: its origin is not allowed"
                      *     }
                      */
                     "application/json": components["schemas"]["ErrorBody"];
@@ -1365,7 +1365,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN"
+                     *       "detail": "Cross-origin request rejected: its origin is not allowed"
                      *     }
                      */
                     "application/json": components["schemas"]["ErrorBody"];

@@ -80,7 +80,7 @@ test('changes of AUTH_TOKENS_FILE take effect without a restart, and an invalid 
   t.equal(await status('four'), 200, 'the previous tokens stay valid')
   t.equal(await status('one'), 401)
   const error = JSON.parse(lines.find(line => line.includes('cannot be reloaded')) ?? '')
-  t.match(error, { level: 50, err: { message: /^Invalid AUTH_TOKENS_FILE:\n {2}line 2 must be TOKEN or NAME:TOKEN/ } })
+  t.match(error, { level: 50, err: { message: /^Invalid tokens in the option file:\n {2}line 2 must be TOKEN or NAME:TOKEN/ } })
   t.notMatch(lines.join(), 'sesame')
 
   lines.length = 0
@@ -112,13 +112,13 @@ test('an AUTH_TOKENS_FILE that is missing, empty or invalid ends the process wit
 
   for (const empty of ['', '\n\n', '# later\n']) {
     writeFileSync(file, empty)
-    await t.rejects(async () => helper.build(t, { AUTH_TOKENS: 'one', AUTH_TOKENS_FILE: file }).ready(), { code: 'ERR_STARTUP', message: 'AUTH_TOKENS_FILE contains no tokens.' })
+    await t.rejects(async () => helper.build(t, { AUTH_TOKENS: 'one', AUTH_TOKENS_FILE: file }).ready(), { code: 'ERR_STARTUP', message: 'The option file contains no tokens.' })
   }
 
   const rule = 'must be TOKEN or NAME:TOKEN, of letters, digits and -._~+/, with = only at the end'
   writeFileSync(file, ['fine', 'two words', '', 'one,two', 'a=b', 'name:', ':token', 'a:b:c', 'sesame#3', 'zoë', 'name: token'].join('\n'))
   await t.rejects(async () => helper.build(t, { AUTH_TOKENS_FILE: file }).ready(), {
-    code: 'ERR_STARTUP', message: ['Invalid AUTH_TOKENS_FILE:', ...[2, 4, 5, 6, 7, 8, 9, 10, 11].map(n => `  line ${n} ${rule}`)].join('\n')
+    code: 'ERR_STARTUP', message: ['Invalid tokens in the option file:', ...[2, 4, 5, 6, 7, 8, 9, 10, 11].map(n => `  line ${n} ${rule}`)].join('\n')
   })
   for (const tokens of ['name:', 'a:b:c', 'a, b', 'a:b,']) t.throws(() => readConfig({ AUTH_TOKENS: tokens }), { message: /AUTH_TOKENS must be tokens separated by commas, each TOKEN or NAME:TOKEN/ })
 })
@@ -165,7 +165,7 @@ test('a host can check tokens with its own function', async t => {
 test('invalid tokens of a host are reported at startup', async t => {
   const app = host(t)
   app.register(auth, { tokens: ['shop:one', 'a b'] })
-  await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: /^Invalid tokens:\n {2}entry 2 must be TOKEN or NAME:TOKEN/ })
+  await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: /^Invalid tokens in the option tokens:\n {2}entry 2 must be TOKEN or NAME:TOKEN/ })
 })
 
 function host (t: Test, options = {}) {

@@ -9,7 +9,7 @@ import { build } from '../support/helper.js'
 import { connection, written } from '../support/connection.js'
 
 const item = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
-const rejection = { detail: 'Cross-origin request rejected; to allow it, add its origin to CORS_ORIGIN' }
+const rejection = { detail: 'Cross-origin request rejected: its origin is not allowed' }
 const allowed = 'https://page.example'
 
 /** What browsers say of a request, and whether it is served with CORS_ORIGIN unset, set to `allowed`, and `*`. */

@@ -52,8 +52,8 @@ test('without optional dependencies, the package serves from memory, and names t
   const { stdout } = await run(process.execPath, ['host.mjs'], { env, cwd: packed })
   const [memory, sqlite, postgres] = stdout.split('\n')
   t.equal(memory, '[{"id":1,"name":"Lamp","price":42.5}]')
-  if (sqlite !== memory) t.equal(sqlite, 'DATABASE_URL needs the package libsql, which is not installed. Run: npm install libsql', 'this Node does not have SQLite')
-  t.equal(postgres, 'DATABASE_URL needs the package pg, which is not installed. Run: npm install pg')
+  if (sqlite !== memory) t.equal(sqlite, 'The option store needs the package libsql, which is not installed. Run: npm install libsql', 'this Node does not have SQLite')
+  t.equal(postgres, 'The option store needs the package pg, which is not installed. Run: npm install pg')
   for (const name of Object.keys(manifest.optionalDependencies)) t.match(readFileSync('docs/package.md', 'utf8'), `| \`${name}\` |`)
 })
 

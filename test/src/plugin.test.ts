@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import Fastify, { type FastifyError, type FastifyPluginAsync, type FastifyRequest, type FastifyServerOptions } from 'fastify'
+import Fastify, { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type FastifyServerOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import * as exported from '../../src/index.js'
-import itemsUsers, { collection, docs, health, Item, items, memory, stores, User, users, type Store, type Stores } from '../../src/index.js'
+import itemsUsers, { collection, docs, health, Item, items, memory, stores, User, users, type Health, type Store, type Stores } from '../../src/index.js'
 import { followed, invalidBody } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -142,6 +142,63 @@ test('a host can register the documentation pages and the probes separately', as
   t.equal((await app.inject('/redoc')).statusCode, 200)
   t.equal((await app.inject('/livez')).body, '{"status":"ok"}')
   t.equal((await app.inject('/readyz')).body, '{"status":"ok"}')
+})
+
+test('readiness checks the databases of all scopes, in every order, and the checks of the host', async t => {
+  const unreachable = { store: 'postgres://127.0.0.1:1/items', prefix: '/api' }
+  const inScope: FastifyPluginAsync = async scope => { scope.register(health) }
+  for (const register of [
+    (app: FastifyInstance) => app.register(health).register(itemsUsers, unreachable),
+    (app: FastifyInstance) => app.register(itemsUsers, unreachable).register(health),
+    (app: FastifyInstance) => app.register(itemsUsers, unreachable).register(inScope),
+    (app: FastifyInstance) => app.register(inScope).register(itemsUsers, unreachable)
+  ]) {
+    const app = host(t)
+    register(app)
+    t.equal((await app.inject('/readyz')).body, '{"detail":"The database is unavailable"}')
+  }
+  const lines: string[] = []
+  const app = host(t, { logger: { level: 'warn', stream: { write: line => lines.push(JSON.parse(line).err.message) } } })
+  await app.register(health)
+  let isUp = false
+  app.getDecorator<Health['addReadinessCheck']>('addReadinessCheck')(async () => { if (!isUp) throw new Error('no queue') })
+  const down = await app.inject('/readyz')
+  t.equal(down.statusCode, 503)
+  t.equal(down.body, '{"detail":"Not ready"}')
+  t.same(lines, ['no queue'])
+  isUp = true
+  t.equal((await app.inject('/readyz')).statusCode, 200)
+})
+
+test('the probes and the documentation can have a prefix, and the document has all paths of the app', async t => {
+  const app = host(t)
+  await app.register(docs, { prefix: '/manual' })
+  app.register(health, { prefix: '/ops/' })
+  app.register(itemsUsers, { prefix: '/api' })
+  for (const url of ['/ops/livez', '/ops/readyz', '/manual/docs', '/manual/redoc']) t.equal((await app.inject(url)).statusCode, 200, url)
+  for (const url of ['/livez', '/openapi.json', '/docs', '/redoc']) t.equal((await app.inject(url)).statusCode, 404, url)
+  const { paths, tags } = (await app.inject('/manual/openapi.json')).json()
+  t.same(Object.keys(paths), ['/ops/livez', '/ops/readyz', '/api/items', '/api/items/{item_id}', '/api/users', '/api/users/{id}'])
+  t.equal(paths['/ops/livez'].get.operationId, 'isLive')
+  t.ok(tags.some(({ name }: { name: string }) => name === 'health'))
+  const { servers } = (await app.inject('/manual/openapi.json?relative')).json()
+  t.equal(new URL(servers[0].url, 'http://x/manual/openapi.json').pathname, '/')
+})
+
+test('the path of a collection with a slash at its end is not found, unless the host ignores the slash', async t => {
+  for (const ignoreTrailingSlash of [false, true]) {
+    const app = host(t, { routerOptions: { ignoreTrailingSlash } })
+    app.register(itemsUsers, { prefix: '/api' })
+    const { statusCode, body } = await app.inject('/api/items/')
+    t.same([statusCode, body], ignoreTrailingSlash ? [200, '[{"id":1,"name":"Lamp","price":42.5}]'] : [404, '{"detail":"Not found"}'])
+  }
+})
+
+test('an error with a status that the store function throws is the response', async t => {
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/api', store: async () => { throw Object.assign(new Error('Unknown tenant'), { statusCode: 404 }) } })
+  const { statusCode, body } = await app.inject('/api/items')
+  t.same([statusCode, body], [404, '{"detail":"Unknown tenant"}'])
 })
 
 test('the documentation pages are ordinary routes of the host', async t => {

@@ -168,7 +168,7 @@ onDatabases('tables of an older version are upgraded, and those of a newer versi
     ['1 red', '1 red', '2 blue', '3 red', '3 red'])
   const older = await openEngine(url, databaseDefaults)
   await t.rejects(opened(older, things), {
-    message: 'The table things in DATABASE_URL has version 3, but this release supports only up to version 1. Use a newer release.'
+    message: 'The table things in the option store has version 3, but this release supports only up to version 1. Use a newer release.'
   })
   await older.close()
 
@@ -177,14 +177,14 @@ onDatabases('tables of an older version are upgraded, and those of a newer versi
   await app.close()
   await sql("update collections set version = 9 where name = 'users'")
   await t.rejects(async () => build(t, { DATABASE_URL: url }).ready(), {
-    code: 'ERR_STARTUP', message: 'The table users in DATABASE_URL has version 9, but this release supports only up to version 1. Use a newer release.'
+    code: 'ERR_STARTUP', message: 'The table users in the option store has version 9, but this release supports only up to version 1. Use a newer release.'
   })
 })
 
 onDatabases('an existing table of another application is left unchanged', async (t, { url, sql }) => {
   await sql('create table users (name text)')
   await t.rejects(async () => build(t, { DATABASE_URL: url }).ready(), {
-    code: 'ERR_STARTUP', message: /^Cannot (open the database|create the tables) in DATABASE_URL: .*"?users"? already exists/
+    code: 'ERR_STARTUP', message: /^Cannot (open the database|create the tables) in the option store: .*"?users"? already exists/
   })
   await t.rejects(sql('select * from items'), 'no other table was created')
   t.same(await sql('select * from users'), [])

@@ -200,16 +200,16 @@ test('a database that cannot be opened is a startup error that is clear and does
   writeFileSync(`${folder}/text`, 'no database, but a text that is long enough to be taken for one'.repeat(100))
   const [user, rest] = postgres ? postgres.url.split('open%20sesame') : []
   for (const [url, message] of [
-    ['sqlite:/proc/items.db', /^Cannot open the database in DATABASE_URL: ENOENT.*\/proc\/items.db'$/],
-    [`sqlite:${folder}`, /^Cannot open the database in DATABASE_URL: EISDIR.*$/],
-    [`sqlite:${folder}/text`, 'Cannot open the database in DATABASE_URL: file is not a database'],
-    ['sqlite:/proc/x/y', /^Cannot open the database in DATABASE_URL: ENOENT.*'\/proc\/x'$/],
-    ['sqlite://data/items.db', 'DATABASE_URL sqlite://data/items.db is ambiguous. Use sqlite:data/items.db for a relative path, or sqlite:/data/items.db for an absolute path.'],
-    ['sqlite::memory:', 'DATABASE_URL sqlite::memory: is not supported. Use DATABASE_URL=memory.'],
-    ['postgres://ada:sesame@[/items', 'DATABASE_URL is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.'],
-    ['postgres://ada:sesame@one,two:5433/items', 'DATABASE_URL must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.'],
-    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"']] as const : [],
-    ...postgres ? [[postgres.url.replace(/postgres$/, 'nowhere'), 'Cannot open the database in DATABASE_URL: database "nowhere" does not exist']] as const : []
+    ['sqlite:/proc/items.db', /^Cannot open the database in the option store: ENOENT.*\/proc\/items.db'$/],
+    [`sqlite:${folder}`, /^Cannot open the database in the option store: EISDIR.*$/],
+    [`sqlite:${folder}/text`, 'Cannot open the database in the option store: file is not a database'],
+    ['sqlite:/proc/x/y', /^Cannot open the database in the option store: ENOENT.*'\/proc\/x'$/],
+    ['sqlite://data/items.db', 'The option store is ambiguous. Use sqlite:data/items.db for a relative path, or sqlite:/data/items.db for an absolute path.'],
+    ['sqlite::memory:', 'sqlite::memory: is not supported. Set the option store to memory.'],
+    ['postgres://ada:sesame@[/items', 'The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.'],
+    ['postgres://ada:sesame@one,two:5433/items', 'The option store must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.'],
+    ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in the option store: password authentication failed for user "ada"']] as const : [],
+    ...postgres ? [[postgres.url.replace(/postgres$/, 'nowhere'), 'Cannot open the database in the option store: database "nowhere" does not exist']] as const : []
   ] as const) {
     const error = await build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '1000' }).ready().then(undefined, error => error)
     t.ok(error instanceof StartupError, url)

@@ -168,7 +168,7 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
   }
   await server.query('revoke insert on items from items_users', url)
   await t.rejects(async () => build(t, { DATABASE_URL: clerk }).ready(), {
-    message: 'The role in DATABASE_URL lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.'
+    message: 'The role in the option store lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.'
   })
   await server.query('grant insert on items to items_users', url)
   for (const [, privileges = '', tables = ''] of readFileSync('deploy/postgresql.sql', 'utf8').matchAll(/^grant (.+) on (.+) to items_users;$/gm)) {
@@ -176,7 +176,7 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
       for (const privilege of privileges.split(', ')) {
         await server.query(`revoke ${privilege} on ${table} from items_users`, url)
         await t.rejects(startEngine(), {
-          message: `The role in DATABASE_URL lacks a privilege: permission denied for table ${table.replaceAll('"', '')}. See docs/persistence.md#privileges.`
+          message: `The role in the option store lacks a privilege: permission denied for table ${table.replaceAll('"', '')}. See docs/persistence.md#privileges.`
         }, `${privilege} on ${table}`)
         await server.query(`grant ${privilege} on ${table} to items_users`, url)
       }
@@ -303,11 +303,11 @@ onPostgres('what can never work fails at startup, and what is not reachable is t
   const url = server.database()
   await server.query('create table users (name text)', url)
   await t.rejects(async () => build(t, { DATABASE_URL: url }).ready(), {
-    message: 'Cannot create the tables in DATABASE_URL: relation "users" already exists, and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).'
+    message: 'Cannot create the tables in the option store: relation "users" already exists, and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).'
   })
   t.same(await server.query("select to_regclass('items') as items, to_regclass('collections') as collections", url), [{ items: null, collections: null }])
   await t.rejects(async () => build(t, { DATABASE_URL: server.url.replace('sesame', 'melon') }).ready(), {
-    message: 'Cannot open the database in DATABASE_URL: password authentication failed for user "ada"'
+    message: 'Cannot open the database in the option store: password authentication failed for user "ada"'
   })
   for (const host of ['127.0.0.1:1', 'localhost:1', 'nowhere.invalid']) {
     const app = build(t, { DATABASE_URL: `postgres://ada:sesame@${host}/items` })

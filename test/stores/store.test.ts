@@ -146,8 +146,8 @@ test('all calls that wait for an unavailable database fail, however many there a
 test('a missing package is named, and other errors while loading one are not hidden', async t => {
   const require = createRequire(import.meta.url)
   const name = 'not-installed'
-  await t.rejects(loadOptional(name, 'DATABASE_URL', async () => require(name)), {
-    message: 'DATABASE_URL needs the package not-installed, which is not installed. Run: npm install not-installed'
+  await t.rejects(loadOptional(name, 'store', async () => require(name)), {
+    message: 'The option store needs the package not-installed, which is not installed. Run: npm install not-installed'
   })
-  await t.rejects(loadOptional('broken', 'DATABASE_URL', async () => { throw new Error('broken') }), { message: 'broken' })
+  await t.rejects(loadOptional('broken', 'store', async () => { throw new Error('broken') }), { message: 'broken' })
 })
