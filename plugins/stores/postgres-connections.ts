@@ -50,7 +50,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, onUnava
       await client.query(`select ${lock('migrations', timeout)}`) // instances that start at the same time wait for each other
       await rejectReadOnly(client)
       await prepare(client)
-      await client.query('commit')
+      await client.query({ text: 'commit', ...limit }) // it may wait for a standby
       isPrepared = true
     } finally {
       await client.end().catch(() => {})

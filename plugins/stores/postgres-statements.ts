@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { changesStart, sharedTables, type Table } from './sql-migrations.js'
-import { tableOf, type Conditions } from './sql-table.js'
+import { quoted, tableOf, type Conditions } from './sql-table.js'
 import { maxCountedId, type Collection, type HasId } from './store.js'
 
 /** The values that a column can have beyond its type. */
@@ -137,6 +137,22 @@ export function postgresTable<T extends HasId> ({ name, schema, upgrades }: Pick
       )
       delete from ${table} where position in (select position from _found) returning id`
   }
+}
+
+/**
+ * A small write that fails if the server is read-only, a standby does not confirm it, the disk is full, or a table or one of
+ * its columns is missing. It returns the tables for which the role lacks a privilege.
+ */
+export function probe (tables: Table[], timeout: number) {
+  const names = ['idempotency_keys', ...tables.map(({ name }) => quoted(name))]
+  const privileges = ['select', 'insert', 'update'].map(privilege => `has_any_column_privilege(name, '${privilege}')`)
+  // A write that waits for a standby holds the lock, so that at most one probe does. The series exceeds work_mem, so it is written to the disk.
+  return `
+    select ${lock('probe', timeout)}, set_config('work_mem', '64kB', true);
+    update last_ids set id = id;
+    select count(*) from generate_series(1, 10000);
+    ${tables.map(({ name, columns }) => `select ${Object.keys(columns).map(quoted)} from ${quoted(name)} limit 0;`).join('')}
+    select name from unnest(array[${names.map(name => `'${name}'`)}]) as name where not (${privileges.join(' and ')} and has_table_privilege(name, 'delete'))`
 }
 
 /** A prepared statement. Its name depends on its text, so that releases that share a connection pooler do not mix theirs up. */

@@ -4,7 +4,7 @@ import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, Not
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
 import { connectPostgres } from './postgres-connections.js'
 import { isRefusal } from './postgres-errors.js'
-import { postgresTable, postgresTables, statement } from './postgres-statements.js'
+import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
 import { pageReader, stalledListTimeouts } from './sql-lists.js'
 import { migrate, type Table } from './sql-migrations.js'
 import { versionOf, type Row } from './sql-table.js'
@@ -24,15 +24,12 @@ interface Replacement<T extends HasId> {
   change (record: string): T
 }
 
-/** What a collection needs when the engine starts, and the statements that must work for the service to be ready. */
+/** What a collection needs when the engine starts, and the statements that the role must be allowed to execute. */
 interface Opened {
   table: Table
   fill (client: pg.Client): Promise<unknown>
   statements: { text: string, values?: unknown[] }[]
 }
-
-/** A write without effect, which fails on a read-only server. */
-const probe = { text: 'delete from idempotency_keys where false', rowMode: 'array' as const }
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
@@ -44,6 +41,12 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       delete from idempotency_keys where (collection, key) in (
         select collection, key from idempotency_keys where at < ${expiredBefore()} limit 1000 for update skip locked)`)
     return Number(rowCount)
+  })
+
+  const probeOnce = batch(async function probeForAll (calls: undefined[]) {
+    const results = await write(probe(opened.map(({ table }) => table), timeout))
+    for (const { name } of [results].flat().at(-1)?.rows ?? []) throw new Error(`The role in DATABASE_URL lacks a privilege for the table ${name}`)
+    return calls
   })
 
   return { open, start, check, connections: usage, close }
@@ -244,15 +247,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const [row] = await query("select to_regclass('collections') is null as \"isNew\"")
     const created = await migrate(query, row.isNew, postgresTables, opened.map(({ table }) => table))
     for (const { table, fill } of opened) if (created.includes(table.name)) await fill(client)
-    await client.query(probe)
+    await query('explain delete from idempotency_keys')
     for (const { text, values } of opened.flatMap(({ statements }) => statements)) await client.query(`explain ${text}`, values)
   }
 
-  /** Throws unless a write would succeed: the server must be writable, and the tables must have the expected columns. */
   async function check () {
     try {
-      await withTimeout(write(probe))
-      for (const { text, values } of opened.flatMap(({ statements }) => statements)) await withTimeout(read({ text: `explain ${text}`, values, rowMode: 'array' }))
+      await withTimeout(probeOnce(undefined))
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error
       onUnavailable?.(error)

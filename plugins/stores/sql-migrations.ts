@@ -1,4 +1,5 @@
 import { StartupError } from '../startup.js'
+import { quoted } from './sql-table.js'
 import type { Collection, HasId, MaybePromise } from './store.js'
 
 /** The table of a collection, and the SQL that creates its newest version. */
@@ -65,7 +66,7 @@ async function upgrade (query: Query, table: Table, version: number, columns: Ta
     throw new StartupError(['The schema does not fit a table in the option store. Change the schema, or add SQL to upgrades:', ...differences].join('\n'))
   }
   const missing = Object.entries(table.columns).filter(([column]) => !Object.hasOwn(columns, column))
-  for (const [column, definition] of missing) await query(`alter table "${name}" add column "${column.replaceAll('"', '""')}" ${definition}`)
+  for (const [column, definition] of missing) await query(`alter table "${name}" add column ${quoted(column)} ${definition}`)
   if (missing.length > 0) await query(`update collections set columns = ${literal({ ...columns, ...table.columns })} where name = '${name}'`)
 }
 

@@ -102,7 +102,8 @@ function definitionOf ({ type, isOptional, values, column, columnType }: Field &
   return `${columnType}${isOptional ? '' : ' not null'}${check && ` check (${isOptional ? `${column} is null or ` : ''}${check})`}`
 }
 
-function quoted (name: string) {
+/** An identifier in SQL. */
+export function quoted (name: string) {
   return `"${name.replaceAll('"', '""')}"`
 }
 

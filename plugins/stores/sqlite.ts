@@ -49,7 +49,15 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? limit 1000)`).run(expiredBefore()).changes))
   })
 
-  return { open, start, check: () => reading(check), connections, close }
+  /** Writes as many pages as a record of average size. The content is random, because SQLite does not write what has not changed. */
+  const probe = batch(async function probeForAll (calls: undefined[]) {
+    await database.write(() => connection.exec(`
+      insert into idempotency_keys values ('', '', hex(randomblob(32768)), 0, ${Number.MAX_SAFE_INTEGER})
+      on conflict do update set digest = excluded.digest`))
+    return calls
+  })
+
+  return { open, start, check: () => probe(undefined), connections, close }
 
   function open<T extends HasId> (collection: Collection<T>) {
     const { store, ...rest } = sqliteStore(database, collection)
@@ -93,7 +101,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   /** Opens a connection for a list. Connections are reused, because libsql closes one only when its statements are collected. */
   function newReader () {
     if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
-    check()
+    checkFiles()
     const reader = connect(path, busyTimeout)
     readers++
     reader.exec('pragma cache_size = -256')
@@ -102,14 +110,14 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   }
 
   /** Throws if the file or its WAL was removed or replaced: writes to the open files would succeed and be lost. */
-  function check () {
+  function checkFiles () {
     if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
     if (walInode !== undefined && inodeOf(`${path}-wal`) !== walInode) throw new StoreUnavailableError(new Error(`The file ${path}-wal was removed or replaced`))
   }
 
   async function inTransaction<T> (work: () => T) {
     try {
-      check()
+      checkFiles()
       await retryWhileBusy(() => connection.exec('begin immediate'))
       const result = await work()
       connection.exec('commit')

@@ -83,7 +83,7 @@ export interface Engine {
    * returns, and the first operation tries again. It throws only if the service can never work with this configuration.
    */
   start (): MaybePromise<void>
-  /** Throws if the engine cannot serve requests. */
+  /** Executes a small write, and throws if it fails. Simultaneous calls share one. */
   check (): MaybePromise<void>
   /** The number of connections in each pool. */
   connections? (): Record<string, Connections>

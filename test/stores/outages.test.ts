@@ -1,12 +1,15 @@
 import { renameSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import Fastify from 'fastify'
 import { test, type Test } from 'tap'
 import {
   default as itemsUsers, IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError, type Store
 } from '../../src/index.js'
+import { noSmallDisk, smallDisk } from '../support/disk.js'
 import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 import { startPostgres } from '../support/postgres.js'
+import { until } from '../support/until.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 
@@ -38,6 +41,38 @@ test('on SQLite, an outage that only the readiness probe notices is logged', asy
   renameSync(`${file}.away`, file)
 })
 
+test('on SQLite, the service is not ready while the disk is full', { skip: noSmallDisk }, async t => {
+  const disk = smallDisk(t, 16)
+  await logsFullDisk(t, `sqlite:${disk.folder}/items.db`, disk)
+})
+
+test('on PostgreSQL, the service is not ready while the disk is full', { skip: noSmallDisk }, async t => {
+  const disk = smallDisk(t, 200)
+  const server = await startPostgres(t, disk.folder)
+  if (!server) return t.plan(0, 'PostgreSQL does not start')
+  await logsFullDisk(t, server.database(), disk)
+})
+
+async function logsFullDisk (t: Test, address: string, { fill, free }: ReturnType<typeof smallDisk>) {
+  const lines: string[] = []
+  const app = build(t, { DATABASE_URL: address, LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line).msg) })
+  const logged = () => lines.filter(line => line !== 'request completed')
+  const post = async () => (await app.inject({ method: 'POST', url: '/api/items', payload: { ...item, name: 'x'.repeat(5000) } })).statusCode
+  const isReady = async () => (await app.inject('/readyz')).statusCode === 200
+  t.equal(await post(), 201)
+  t.ok(await isReady())
+  fill()
+  await until(async () => await post() === 503)
+  for (let n = 0; n < 3; n++) t.notOk(await isReady())
+  await sleep(2500) // several checks of the log
+  t.same(logged(), ['The database is unavailable'])
+  free()
+  await until(isReady)
+  t.equal(await post(), 201)
+  await until(() => logged().length > 1)
+  t.same(logged(), ['The database is unavailable', 'The database is available again'])
+}
+
 async function logsOutage (t: Test, address: string, stop: () => Promise<void>, start: () => Promise<void>) {
   const lines: Line[] = []
   const app = build(t, { DATABASE_URL: address, DATABASE_TIMEOUT: '2000', LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line)) })
@@ -49,7 +84,7 @@ async function logsOutage (t: Test, address: string, stop: () => Promise<void>, 
     t.same([...new Set(answers.map(({ statusCode }) => statusCode))], [503])
     await start()
     while ((await post()).statusCode !== 201);
-    while (said('The database is available again').length < outage) await new Promise(resolve => setTimeout(resolve, 50))
+    while (said('The database is available again').length < outage) await sleep(50)
     t.equal(said('The database is unavailable').length, outage)
     t.equal(said('The database is available again').length, outage)
   }

@@ -11,7 +11,7 @@ import type { HasId, List } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
 import { schemaSql } from '../../scripts/schema-sql.js'
-import { item, onPostgres, things } from '../support/databases.js'
+import { item, onPostgres, things, unavailable } from '../support/databases.js'
 import { opened } from '../support/engines.js'
 import { build } from '../support/helper.js'
 import { startPostgres } from '../support/postgres.js'
@@ -117,6 +117,40 @@ onPostgres('after a failover, connections to the read-only standby are not used,
   t.same(await statuses(6), [200, 200, 200, 201])
 })
 
+onPostgres('without its synchronous standby, nothing is acknowledged and the service is not ready; then a retry creates exactly one record', async t => {
+  const server = await startPostgres(t)
+  if (!server) return
+  const lines: string[] = []
+  const app = build(t, { DATABASE_URL: server.url, DATABASE_TIMEOUT: '1500', LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line).msg) })
+  const post = async () => (await app.inject({ method: 'POST', url: '/api/items', payload: item(7), headers: { 'idempotency-key': 'a' } })).statusCode
+  const isReady = async () => (await app.inject('/readyz')).statusCode === 200
+  t.ok(await isReady())
+  await server.query("alter system set synchronous_standby_names = '*'")
+  await server.query('select pg_reload_conf()')
+  await until(async () => !await isReady())
+  const probes = () => server.query("select from pg_stat_activity where application_name = 'fastify-items-users' and wait_event = 'SyncRep'")
+  t.equal((await probes()).length, 1)
+  for (let n = 0; n < 3; n++) t.equal(await post(), 503)
+  t.equal((await app.inject('/api/items/7')).statusCode, 404, 'the transaction has not ended')
+  t.equal((await probes()).length, 2, 'one probe and one POST')
+  const started = build(t, { DATABASE_URL: server.database(), DATABASE_TIMEOUT: '1500' })
+  t.equal((await started.inject('/livez')).statusCode, 200)
+  t.equal((await started.inject('/readyz')).statusCode, 503)
+
+  await server.crash()
+  await until(async () => (await app.inject('/api/items/7')).statusCode === 200) // PostgreSQL does not wait after a restart
+  for (let n = 0; n < 3; n++) t.equal(await post(), 503)
+  t.notOk(await isReady())
+
+  const standby = await server.startStandby(t)
+  await until(isReady)
+  t.equal(await post(), 201)
+  await until(async () => (await standby.query('select from items where id = 7')).length === 1)
+  t.same((await app.inject('/api/items')).json().slice(1), [item(7)])
+  await until(() => lines.includes('The database is available again'))
+  t.same(lines.filter(line => line !== 'request completed'), ['The database is unavailable', 'The database is available again'])
+})
+
 onPostgres('after the type of a column has changed, reads and writes work; without a table, the service is not ready', async (t, server) => {
   const url = server.database()
   const lines: string[] = []
@@ -171,6 +205,8 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
     message: 'The role in the option store lacks a privilege: permission denied for table items. See docs/persistence.md#privileges.'
   })
   await server.query('grant insert on items to items_users', url)
+  const running = await startEngine()
+  await running.check()
   for (const [, privileges = '', tables = ''] of readFileSync('deploy/postgresql.sql', 'utf8').matchAll(/^grant (.+) on (.+) to items_users;$/gm)) {
     for (const table of tables.split(', ')) {
       for (const privilege of privileges.split(', ')) {
@@ -178,17 +214,19 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
         await t.rejects(startEngine(), {
           message: `The role in the option store lacks a privilege: permission denied for table ${table.replaceAll('"', '')}. See docs/persistence.md#privileges.`
         }, `${privilege} on ${table}`)
+        if (!table.startsWith('collection')) await t.rejects(async () => running.check(), unavailable, `${privilege} on ${table}`)
         await server.query(`grant ${privilege} on ${table} to items_users`, url)
       }
     }
   }
-  await startEngine()
+  await (await startEngine()).check()
 
   async function startEngine () {
     const engine = await openEngine(clerk, databaseDefaults)
     t.teardown(engine.close)
     for (const definition of collections) engine.open(checkDefinition(definition))
     await engine.start()
+    return engine
   }
 })
 

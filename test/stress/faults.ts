@@ -1,8 +1,6 @@
 import { equal, ok } from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { newFolder } from '../support/folder.js'
+import { smallDisk } from '../support/disk.js'
 import { until } from '../support/until.js'
 import type { Postgres } from '../support/postgres.js'
 import { startRedis } from '../support/redis.js'
@@ -73,18 +71,17 @@ export async function trouble (scope: Scope, server: Postgres, happen: (server: 
 
 /** Fills the disk of a SQLite file: reads work, and writes work again when there is space. */
 export async function fullDisk (scope: Scope) {
-  const folder = newFolder(scope)
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', folder], { stdio: 'pipe' })
-  scope.teardown(() => execFileSync('umount', ['--lazy', folder]))
-  const ballast = `${folder}/ballast`
-  writeFileSync(ballast, Buffer.alloc(4 * 1024 * 1024))
+  const { folder, fill, free } = smallDisk(scope, 8)
   const account = ledger(scope, [503, 'dropped'], { name: 'x'.repeat(1000) })
   const service = await serveOn(scope, `sqlite:${folder}/items.db`)
   const { url } = service
   const { stop } = account.write(url)
+  await until(async () => (account.answers[201] ?? 0) > 100)
+  fill()
   await until(async () => (account.answers[503] ?? 0) > 100)
-  for (const path of ['/api/users/1', '/api/users', '/api/items?limit=1', '/livez', '/readyz']) equal((await fetch(url + path)).status, 200, path)
-  rmSync(ballast)
+  for (const path of ['/api/users/1', '/api/users', '/api/items?limit=1', '/livez']) equal((await fetch(url + path)).status, 200, path)
+  equal((await fetch(`${url}/readyz`)).status, 503)
+  free()
   const before = account.answers[201] ?? 0
   await until(async () => (account.answers[201] ?? 0) > before + 100)
   service.process.kill('SIGKILL')

@@ -17,9 +17,9 @@ const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
  * Starts a PostgreSQL of the test's own, which a test may stop and kill: the one at `POSTGRES_BIN`, the one that
  * comes from npm, or the machine's. Where none starts, the test is skipped, and with `CI=true` it fails.
  */
-export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>) {
+export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>, parent = tmpdir()) {
   try {
-    const server = await start(mkdtempSync(join(tmpdir(), 'postgres-')))
+    const server = await start(mkdtempSync(join(parent, 'postgres-')))
     t.teardown(server.remove)
     return server
   } catch (error) {
