@@ -1,9 +1,9 @@
-// Copies the bundle of Redoc to a folder: node scripts/build-redoc.js dist. npm downloads the package but does not
+// Copies the bundle of Redoc and our page to a folder: node scripts/build-redoc.js dist. npm downloads the package but does not
 // install it, because the bundle does not need its 115 dependencies.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const version = '2.5.4'
@@ -24,6 +24,7 @@ await mkdir(to, { recursive: true })
 await writeFile(new URL('redoc.standalone.js', to), bundle.replace(logo, noLogo))
 await copyFile(new URL('bundles/redoc.standalone.js.LICENSE.txt', from), new URL('redoc.standalone.js.LICENSE.txt', to))
 await copyFile(new URL('LICENSE', from), new URL('LICENSE', to))
+await cp(new URL('../plugins/docs/redoc/', import.meta.url), to, { recursive: true })
 
 function fetchPackage () {
   mkdirSync(cache, { recursive: true })
