@@ -45,7 +45,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
   const probeOnce = batch(async function probeForAll (calls: undefined[]) {
     const results = await write(probe(opened.map(({ table }) => table), timeout))
-    for (const { name } of [results].flat().at(-1)?.rows ?? []) throw new Error(`The role in DATABASE_URL lacks a privilege for the table ${name}`)
+    const [lacking] = [results].flat().at(-1)?.rows ?? []
+    if (lacking) throw new Error(`The role in DATABASE_URL lacks a privilege for the table ${lacking.name}`)
     return calls
   })
 
