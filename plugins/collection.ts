@@ -24,6 +24,7 @@ const optionSchemas: OptionSchemas<Definition> = {
   idParameter: Type.Optional(Type.String({ pattern: '^[A-Za-z_]+$', expected: 'letters and _' })),
   store: Type.Optional(custom(`a store with the methods ${requiredMethods.join(', ')}, or a function`, value => typeof value === 'function' || isStore(value))),
   routes: Type.Optional(Type.Partial(Type.Object(Object.fromEntries(operations.map(name => [name, Type.Object({})])), { additionalProperties: false }))),
+  errorHandler: Type.Optional(Type.Boolean()),
   upgrades: Type.Optional(Type.Array(Type.String()))
 }
 
@@ -42,7 +43,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   checkOptions(app, 'collection', optionSchemas, options)
   const definition = checkDefinition(options)
   const { schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
-  await applyApiDefaults(app)
+  await applyApiDefaults(app, options.errorHandler)
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const store = await openStore(app, definition, options.store)

@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { problemsOf, validatorOf } from './http/validation.js'
 import { StartupError } from './startup.js'
+import type { Records } from './stores/host-stores.js'
 import type { Collection, HasId } from './stores/store.js'
 
 /** The initial records of new collections, by the name of the collection. */
-export type Seed = Record<string, unknown>
+export interface Seed extends Partial<{ [K in keyof Records]: readonly Records[K][] }> {
+  [collection: string]: readonly object[] | undefined
+}
 
 /** Reads a seed from a JSON file. */
 export function readSeed (file: string): Seed {

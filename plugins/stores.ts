@@ -39,7 +39,8 @@ export const storesOptions: OptionSchemas<StoresOptions> = {
 const stores = fp<StoresOptions>(async function stores (app, options) {
   checkOptions(app, 'stores', storesOptions, options)
   const { store = 'memory', databaseTimeout, databasePoolSize, seed } = options
-  app.decorate('stores', typeof store === 'string' ? await databaseStores(store) : hostStores(app, store))
+  // Each collection adds its store when it is registered.
+  app.decorate('stores', (typeof store === 'string' ? await databaseStores(store) : hostStores(app, store)) as Stores)
 
   async function databaseStores (address: string) {
     const outages = logOutages(app.log)

@@ -18,13 +18,16 @@ export interface ItemsUsersOptions extends StoresOptions {
   idSource?: 'client' | 'server'
   /** Whether to answer unknown paths below the prefix. Default: true. */
   notFound?: boolean
+  /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
+  errorHandler?: boolean
 }
 
 const optionSchemas: OptionSchemas<ItemsUsersOptions> = {
   ...storesOptions,
   prefix: Type.Optional(Type.String()),
   idSource: Type.Optional(oneOf(['client', 'server'])),
-  notFound: Type.Optional(Type.Boolean())
+  notFound: Type.Optional(Type.Boolean()),
+  errorHandler: Type.Optional(Type.Boolean())
 }
 
 /**
@@ -34,8 +37,8 @@ const optionSchemas: OptionSchemas<ItemsUsersOptions> = {
  */
 const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, options) {
   checkOptions(app, 'itemsUsers', optionSchemas, options)
-  const { prefix = '', idSource, notFound = true, store, databaseTimeout, databasePoolSize, seed } = options
-  await applyApiDefaults(app)
+  const { prefix = '', idSource, notFound = true, errorHandler, store, databaseTimeout, databasePoolSize, seed } = options
+  await applyApiDefaults(app, errorHandler)
   app.register(stores, { store, databaseTimeout, databasePoolSize, seed })
   // Without a prefix, unknown paths belong to the host.
   if (notFound && prefix.length > 1) app.register(unknownPaths)

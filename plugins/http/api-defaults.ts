@@ -23,7 +23,7 @@ const applied = Symbol('api defaults')
  * Body parsing, validation and errors for the routes of a scope, whatever compilers, Ajv options and shared schemas the host
  * uses for its own routes. Completes the schemas of the routes.
  */
-const apiDefaults = fp(async function apiDefaults (app) {
+const apiDefaults = fp<{ errorHandler: boolean }>(async function apiDefaults (app, { errorHandler }) {
   const isDefault = app.prefix === '' || app.prefix === '/api'
   const suffix = isDefault ? '' : suffixOf(app.prefix)
   app.decorate(applied, true)
@@ -31,6 +31,7 @@ const apiDefaults = fp(async function apiDefaults (app) {
 
   app.addHook('onRoute', function completeRoute (route) {
     const schema = { ...route.schema } as RouteSchema
+    const responses = Object.entries(withGuards(app, String(route.method), { ...schema.response }))
     /* c8 ignore next -- only some versions of Fastify do */
     if (schema.operationId?.startsWith(schemaId(''))) return // Fastify calls it again for the HEAD route of a GET route
     route.schema = {
@@ -40,20 +41,21 @@ const apiDefaults = fp(async function apiDefaults (app) {
       tags: schema.tags?.map(tag => isDefault ? tag : `${tag} (${app.prefix})`),
       // @fastify/swagger documents the parameters of a prefix, such as `/:tenant/api`, only if the route has none.
       ...schema.params && { params: withParametersOf(route.url, schema.params) },
-      response: withGuards(app, String(route.method), { ...schema.response })
+      // The errors of a host have a format of their own.
+      response: Object.fromEntries(responses.filter(([status]) => errorHandler || Number(status) < 400))
     }
     route.config = { swaggerTransform: transform, ...route.config }
     route.validatorCompiler = definition => compileValidator(this, definition)
     route.serializerCompiler = () => JSON.stringify // stores return JSON, so only errors are left to serialize
   })
 
-  app.register(errors)
+  app.register(errors, { errorHandler })
   app.register(jsonBody)
 }, metadata('api-defaults'))
 
 /** Applies the defaults to a scope, unless a parent scope has them. */
-export async function applyApiDefaults (app: FastifyInstance) {
-  if (!app.hasDecorator(applied)) await app.register(apiDefaults)
+export async function applyApiDefaults (app: FastifyInstance, errorHandler = true) {
+  if (!app.hasDecorator(applied)) await app.register(apiDefaults, { errorHandler })
 }
 
 /** Compiles the validator of one part of a request. The body of a PUT or PATCH is validated when the record is known. */

@@ -97,20 +97,22 @@ const hostCode = /^(?!FST_|ERR_|$)|^FST_ERR_VALIDATION$/
 
 /**
  * Answers every error with JSON that has a `detail`. The body is sent as a plain object, because Fastify passes an
- * `Error` on to the error handler of the parent scope.
+ * `Error` on to the error handler of the parent scope. With `errorHandler: false`, that is what happens.
  */
-export default fp(async function errors (app) {
+export default fp<{ errorHandler?: boolean }>(async function errors (app, { errorHandler = true }) {
   for (const schema of [ErrorBody, Problem, InvalidRequest]) if (!app.getSchema(String(schema.$id))) app.addSchema(schema)
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
     const { code = '', headers, reason = code } = error
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
+    const body = errorBody(error, status)
+    if (!errorHandler) return reply.send(Object.assign(error, { statusCode: status }, status !== 500 && { message: body.detail, errors: body.errors }))
     if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
     if (status === 503) reply.header('retry-after', 1)
     for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
     keepConnection(reply)
-    sendError(request, reply.headers({ ...headers }), status, errorBody(error, status), reason)
+    sendError(request, reply.headers({ ...headers }), status, body, reason)
   })
 }, metadata('errors'))
 

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import Fastify, { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type FastifyServerOptions } from 'fastify'
+import Fastify, { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type FastifyServerOptions, type InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import * as exported from '../../src/index.js'
-import itemsUsers, { collection, docs, health, Item, items, memory, stores, User, users, type Health, type Store, type Stores } from '../../src/index.js'
+import itemsUsers, { collection, docs, health, Item, items, memory, NotStorableError, stores, StoreUnavailableError, User, users, type Health, type Store, type Stores } from '../../src/index.js'
 import { followed, invalidBody } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
@@ -199,6 +199,43 @@ test('an error with a status that the store function throws is the response', as
   app.register(itemsUsers, { prefix: '/api', store: async () => { throw Object.assign(new Error('Unknown tenant'), { statusCode: 404 }) } })
   const { statusCode, body } = await app.inject('/api/items')
   t.same([statusCode, body], [404, '{"detail":"Unknown tenant"}'])
+})
+
+test('with errorHandler: false, the error handler of the host gets all errors of the routes', async t => {
+  const app = host(t)
+  const failing: Store<Item> = {
+    ...memory<Item>({ schema: Item, seed: [] }),
+    append () { throw new NotStorableError('/name', 'must be short') },
+    first () { throw new Error('broken') },
+    list () { throw new StoreUnavailableError() },
+    version: () => undefined
+  }
+  app.setErrorHandler<FastifyError & { errors?: object[] }>(({ statusCode = 0, code, message, errors }, _request, reply) => reply.code(statusCode).send({ code, message, errors }))
+  app.register(itemsUsers, { prefix: '/api', errorHandler: false })
+  app.register(collection, { ...items, prefix: '/failing', store: failing, errorHandler: false })
+  const answers = async (...requests: (InjectOptions | string)[]) => Promise.all(requests.map(async request => {
+    const response = await app.inject(request)
+    return [response.statusCode, response.json()]
+  }))
+  const { detail, ...problems } = invalidBody('body', ['/price', 'is required'])
+  t.same(await answers('/api/items/9', { method: 'POST', url: '/api/items', payload: { id: 1, name: 'Lamp' } }), [
+    [404, { code: 'ERR_NOT_FOUND', message: 'Not found' }],
+    [400, { code: 'ERR_INVALID_REQUEST', message: detail, ...problems }]
+  ])
+  t.same(await answers('/failing/1', '/failing', { method: 'POST', url: '/failing', payload: item }), [
+    [500, { message: 'broken' }],
+    [503, { code: 'ERR_STORE_UNAVAILABLE', message: 'The database is unavailable' }],
+    [400, { code: 'ERR_NOT_STORABLE', message: 'Invalid body: name must be short.', errors: [{ in: 'body', path: '/name', message: 'must be short' }] }]
+  ])
+})
+
+test('with errorHandler: false, a host without an error handler answers like Fastify, and the document has no error responses', async t => {
+  const app = host(t)
+  await app.register(docs)
+  app.register(itemsUsers, { prefix: '/api', errorHandler: false })
+  t.same((await app.inject('/api/items/9')).json(), { statusCode: 404, code: 'ERR_NOT_FOUND', error: 'Not Found', message: 'Not found' })
+  const { paths } = (await app.inject('/openapi.json')).json()
+  t.same(Object.keys(paths['/api/items/{item_id}'].get.responses), ['200', '304'])
 })
 
 test('the documentation pages are ordinary routes of the host', async t => {

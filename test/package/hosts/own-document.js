@@ -7,7 +7,7 @@ export async function build () {
   const app = Fastify()
   await app.register(swagger, {
     openapi: { openapi: '3.1.0', info: { title: 'Host', version: '1.0.0' } },
-    refResolver: { buildLocalReference: json => json.$id }
+    refResolver: { buildLocalReference: schema => String(schema.$id) }
   })
   app.addSchema({ $id: 'Item', type: 'object', properties: { colour: { type: 'string' } } })
   app.get('/own', { schema: { tags: ['own'], response: { 200: { $ref: 'Item#' } } } }, async () => ({ colour: 'red' }))
