@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
-import { invalid, unauthorized } from '../http/errors.js'
+import { httpError, invalid } from '../http/errors.js'
 import { callback, checkOptions, metadata, ownDecorator, type OptionSchemas } from '../http/plugin.js'
 import { StartupError } from '../startup.js'
 import type { RateLimiter } from './rate-limit.js'
@@ -80,7 +80,8 @@ export default fp<AuthOptions>(async function auth (app, options) {
     if (reply.statusCode !== 401) throw refusal
     const hasToken = /^bearer( |$)/i.test(authorization ?? '')
     reply.header('www-authenticate', hasToken ? 'Bearer error="invalid_token"' : 'Bearer')
-    throw unauthorized(hasToken ? 'The bearer token is not valid' : authorization ? otherScheme : details[401])
+    const detail = hasToken ? 'The bearer token is not valid' : authorization ? otherScheme : details[401]
+    throw Object.assign(httpError(401, detail), { reason: detail })
   })
 
   function accepting (fromFile: Tokens = new Map()) {

@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { crossOriginRejected } from '../http/errors.js'
+import { httpError } from '../http/errors.js'
 import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 
 /** Options of the plugin `crossOriginProtection`. */
@@ -23,7 +23,7 @@ export default fp<CrossOriginProtectionOptions>(async function crossOriginProtec
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {
     const isRejected = !isSafe(request.method) && isCrossOrigin(request) && !origins.includes(String(request.headers.origin))
-    done(isRejected ? crossOriginRejected() : undefined)
+    done(isRejected ? httpError(403) : undefined)
   })
 
   app.decorate('crossOriginProtection', true)

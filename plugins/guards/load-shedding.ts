@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { unavailable } from '../http/errors.js'
+import { httpError } from '../http/errors.js'
 import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 
 /** Options of the plugin `loadShedding`. */
@@ -20,7 +20,7 @@ export default fp<LoadSheddingOptions>(async function loadShedding (app, options
     // A sample without a turn of the event loop counts as an infinite delay, so a sample must not be shorter than the limit.
     sampleInterval: Math.max(250, maxEventLoopDelay),
     async pressureHandler () {
-      throw unavailable('The service is overloaded')
+      throw httpError(503, 'The service is overloaded')
     }
   })
 }, metadata('load-shedding'))

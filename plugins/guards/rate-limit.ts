@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import type { FastifyRateLimitStore } from '@fastify/rate-limit'
-import { tooManyRequests } from '../http/errors.js'
+import { httpError } from '../http/errors.js'
 import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 import { loadOptional, StartupError } from '../startup.js'
 
@@ -52,7 +52,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, options) {
     ...redis ? { redis: await connect(app, redis), nameSpace: 'fastify-items-users:' } : { store: MemoryStore },
     skipOnError: true,
     keyGenerator: request => tokenOf(request) ?? normalizeIP(request.ip),
-    errorResponseBuilder: tooManyRequests
+    errorResponseBuilder: () => httpError(429)
   })
 
   const readLimit = app.createRateLimit()
@@ -63,7 +63,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, options) {
       if (limit.isAllowed || limit.remaining > 0) return
       const seconds = limit.ttlInSeconds
       reply.headers({ 'x-ratelimit-limit': max, 'x-ratelimit-remaining': 0, 'x-ratelimit-reset': seconds, 'retry-after': seconds })
-      throw tooManyRequests()
+      throw httpError(429)
     },
     async count (request, reply) {
       await countRequest.call(app, request, reply)

@@ -3,7 +3,7 @@ import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 import fp from 'fastify-plugin'
 import { schemaId, schemaName } from '../../schemas/fields.js'
-import errors, { invalid, notFound } from './errors.js'
+import errors, { invalid, httpError } from './errors.js'
 import jsonBody from './json-body.js'
 import { metadata } from './plugin.js'
 import { parts, problemsOf, validatorOf } from './validation.js'
@@ -73,7 +73,7 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   const isOptional = validate({})
   return data => {
     // The path of the list with a slash at its end.
-    if (part === 'path' && names.some(name => data[name] === '')) return { error: notFound() }
+    if (part === 'path' && names.some(name => data[name] === '')) return { error: httpError(404) }
     // Most requests have none of the optional parameters.
     if (isOptional && names.every(name => data[name] === undefined)) return true
     readIntegers(data, integers)

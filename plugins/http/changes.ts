@@ -1,6 +1,6 @@
 import { Type, type TObject } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { invalid, notFound } from './errors.js'
+import { httpError, invalid } from './errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isExpectedBy, listEtag } from './etags.js'
 import { problemsOf, validatorOf } from './validation.js'
 import { cacheHeaders, setHeaders } from './responses.js'
@@ -86,13 +86,13 @@ function isObject (value: unknown): value is Record<string, unknown> {
 export async function changeRecord (
   request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, id: number, changeOf: (request: FastifyRequest, id: number) => (current: string) => HasId
 ) {
-  if (!Number.isSafeInteger(id)) throw notFound()
+  if (!Number.isSafeInteger(id)) throw httpError(404)
   const change = changeOf(request, id)
   const json = await store.replaceFirst?.(id, current => {
     checkPreconditions(request, etagOf(current))
     return change(current)
   })
-  if (!json) throw notFound()
+  if (!json) throw httpError(404)
   setHeaders(request, reply)
   reply.header('etag', etagOf(json))
   return json
@@ -100,7 +100,7 @@ export async function changeRecord (
 
 /** Deletes the first record with this id. */
 export async function deleteRecord (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, id: number) {
-  if (!await store.removeFirst(id, isExpectedBy(request))) throw notFound()
+  if (!await store.removeFirst(id, isExpectedBy(request))) throw httpError(404)
   setHeaders(request, reply, cacheHeaders)
   return reply.code(204).send(undefined)
 }

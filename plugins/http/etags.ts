@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { notFound, preconditionFailed } from './errors.js'
+import { httpError } from './errors.js'
 import { cacheHeaders, setHeaders } from './responses.js'
 import type { MaybePromise } from '../stores/store.js'
 
@@ -44,7 +44,7 @@ export function hasPreconditions ({ headers }: FastifyRequest) {
 /** Throws a 412 if a request does not meet its preconditions. Returns whether the client has the current version already. */
 export function checkPreconditions (request: FastifyRequest, etag?: string) {
   const outcome = evaluate(request, etag)
-  if (outcome === 'fail') throw preconditionFailed()
+  if (outcome === 'fail') throw httpError(412)
   return outcome === 'not modified'
 }
 
@@ -85,7 +85,7 @@ export function sendRecord (request: FastifyRequest, reply: FastifyReply, found:
 }
 
 function sendFound (request: FastifyRequest, reply: FastifyReply, record?: string | null) {
-  if (record === undefined || record === null) throw notFound()
+  if (record === undefined || record === null) throw httpError(404)
   if (isNotModified(request, reply, etagOf(record))) return sendNotModified(request, reply)
   setHeaders(request, reply)
   return record

@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
-import { unavailable } from '../http/errors.js'
+import { httpError } from '../http/errors.js'
 import { checkOptions, metadata, shared, type OptionSchemas } from '../http/plugin.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
 
@@ -48,7 +48,7 @@ export default fp<HealthOptions>(async function health (app, options) {
         await check()
       } catch (error) {
         app.log.warn({ err: error }, 'A readiness check failed')
-        throw unavailable('Not ready')
+        throw httpError(503, 'Not ready')
       }
     })
   })
@@ -67,7 +67,7 @@ export default fp<HealthOptions>(async function health (app, options) {
   }
 
   function isClosing () {
-    if (closing) throw unavailable('Shutting down')
+    if (closing) throw httpError(503, 'Shutting down')
   }
 }, metadata('health'))
 
