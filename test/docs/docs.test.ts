@@ -1,7 +1,7 @@
 import { createHook } from 'node:async_hooks'
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -13,8 +13,8 @@ import type { BrowserContextOptions, Page } from 'playwright-core'
 import { test, type Test } from 'tap'
 import itemsUsers, { docs } from '../../src/index.js'
 import { showAddress } from '../../plugins/docs/swagger-ui.js'
+import { ensureBuilt } from '../support/built.js'
 import { launchFor } from '../support/browser.js'
-import { bundledClient } from '../support/bundle.js'
 import { newFolder } from '../support/folder.js'
 import { build, everything, followed } from '../support/helper.js'
 
@@ -319,8 +319,9 @@ test('in a browser', { timeout: 120_000 }, async t => {
   })
 
   t.test('the client works in a page of another origin', async t => {
-    const site = createServer(({ url }, response) => url === '/client.js'
-      ? response.writeHead(200, { 'content-type': 'text/javascript' }).end(bundledClient())
+    ensureBuilt()
+    const site = createServer(({ url = '' }, response) => url.endsWith('.js')
+      ? response.writeHead(200, { 'content-type': 'text/javascript' }).end(readFileSync(`dist/src/client${url}`))
       : response.writeHead(200, { 'content-type': 'text/html' }).end('<!DOCTYPE html>')
     ).listen(0, '127.0.0.1')
     t.teardown(() => site.close().closeAllConnections())
@@ -330,7 +331,7 @@ test('in a browser', { timeout: 120_000 }, async t => {
     await service.listen({ port: 0 })
     const { page } = await open(origin)
     const said = await page.evaluate(`(async () => {
-      const { createClient } = await import('/client.js')
+      const { createClient } = await import('/index.js')
       const { items, users } = createClient('http://127.0.0.1:${(service.server.address() as AddressInfo).port}/api', { token: 'sesame' })
       await items.create({ id: 2, name: 'Teapot 🫖', price: 24.5 })
       const names = []

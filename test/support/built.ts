@@ -22,7 +22,7 @@ export function ensureRedoc () {
 }
 
 function isFresh () {
-  return existsSync(last) && statSync(last).mtimeMs >= Math.max(...sources.map(newest))
+  return existsSync(last) && existsSync('dist/src/index.d.ts') && statSync(last).mtimeMs >= Math.max(...sources.map(newest))
 }
 
 function newest (path: string): number {

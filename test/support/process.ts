@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
+import { resolve } from 'node:path'
 import type { Test } from 'tap'
 import { ensureBuilt } from './built.js'
 import { uncovered } from './environment.js'
@@ -28,7 +29,7 @@ export interface How {
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
-  const entry = how.entry ? [how.entry] : how.folder ? ['--import=tsx', 'src/server.ts'] : how.built ? built : source
+  const entry = how.entry ? [how.entry] : how.folder ? [`--import=${resolve('test/support/typescript.js')}`, 'src/server.ts'] : how.built ? built : source
   const [command, ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [process.execPath, ...imports, ...how.flags ?? [], ...entry]
   const child = spawn(command, [...args, ...how.args ?? []], {
     cwd: how.folder,
