@@ -29,7 +29,7 @@ export interface Definition<S extends object = TObject> {
   /** Your own store, or a function that returns the store of a request. Default: the decorator `stores`, or memory. */
   store?: Store<RecordOf<S>> | ((request: FastifyRequest) => MaybePromise<Store<RecordOf<S>>>)
   /** Fastify route options by operation, such as `{ delete: { onRequest: requireAdmin } }`. */
-  routes?: { [O in Operation]?: RouteShorthandOptions }
+  routes?: { [O in Operation]?: RouteShorthandOptions & { schema?: Record<string, unknown> } }
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
   errorHandler?: boolean
   /** SQL for changes of the schema that are not made automatically: the first statement from version 1 to 2, and so on. */

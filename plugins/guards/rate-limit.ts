@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import type { FastifyRateLimitStore } from '@fastify/rate-limit'
 import { httpError } from '../http/errors.js'
 import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
 import { loadOptional, StartupError } from '../startup.js'
@@ -115,13 +114,14 @@ function tokenOf (request: FastifyRequest) {
 /** Maximum number of clients. When there are more, the oldest are removed. */
 const maxClients = 100_000
 
-type Done = Parameters<FastifyRateLimitStore['incr']>[1]
+// (The type of @fastify/rate-limit would add its decorators to the types of every host.)
+type Done = (error: null, result: { current: number, ttl: number }) => void
 
 /**
  * Counts requests in memory. The `LocalStore` of @fastify/rate-limit returns the counter object itself, so that
  * simultaneous requests all see the highest count.
  */
-export class MemoryStore implements FastifyRateLimitStore {
+export class MemoryStore {
   /** In the order of their start. */
   readonly #windows = new Map<string, { current: number, end: number }>()
 

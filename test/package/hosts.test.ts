@@ -6,6 +6,7 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
+import ts from 'typescript'
 import { docsOptions } from '../../plugins/docs/openapi.js'
 import { storesOptions } from '../../plugins/stores.js'
 import { uncovered as env } from '../support/environment.js'
@@ -206,6 +207,41 @@ test('the host and the examples compile with TypeScript 5.4 to 7.0, all module r
     t.equal(await compile(compiler, resolution, ['strict.ts', ...examples]), '', `${compiler} with ${resolution}`)
   }
   t.equal(await compile(newTypeScript, 'nodenext', ['strict.ts'], await hostFolder(oldest)), '', 'with the oldest Fastify')
+})
+
+test('an editor describes each option and each decorator, and the message for a wrong option is short', async t => {
+  const file = join(folder, 'edited.ts')
+  const named = (names: string[]) => names.map(name => `${name}: undefined as never`).join(', ')
+  const text = `import Fastify from 'fastify'
+    import itemsUsers, { docs, type ItemsUsersOptions } from 'fastify-items-users'
+    import 'fastify-items-users/augment'
+    const app = Fastify()
+    app.register(itemsUsers, { ${named(['prefix', 'idSource', 'notFound', 'errorHandler', ...Object.keys(storesOptions)])} })
+    app.register(docs, { ${named(Object.keys(docsOptions))} })
+    app.get('/', async ({ bearerToken }) => [bearerToken?.length, app.stores.items.size(), app.addReadinessCheck(() => {}), app.markNotReady()])
+    app.register(itemsUsers, { databasetimeout: 5 })
+    const misspelled: ItemsUsersOptions = { idsource: 'server' }
+    const seeded: ItemsUsersOptions = { seed: { items: [{ id: 1, name: 'Lamp', price: '1' }] } }`
+  writeFileSync(file, text)
+  const service = ts.createLanguageService({
+    fileExists: ts.sys.fileExists,
+    readFile: ts.sys.readFile,
+    getScriptFileNames: () => [file],
+    getScriptVersion: () => '1',
+    getScriptSnapshot: name => ts.ScriptSnapshot.fromString(String(ts.sys.readFile(name))),
+    getCurrentDirectory: () => folder,
+    getCompilationSettings: () => ({ strict: true, module: ts.ModuleKind.NodeNext, target: ts.ScriptTarget.ES2022, types: ['node'] }),
+    getDefaultLibFileName: ts.getDefaultLibFilePath
+  })
+  for (const { index } of text.matchAll(/\w+(?=: undefined as never)|bearerToken(?= })|(?<=app\.)(stores|addReadinessCheck|markNotReady)\b/g)) {
+    const { displayParts = [], documentation = [] } = { ...service.getQuickInfoAtPosition(file, index) }
+    t.match(documentation, [{ text: / / }], displayParts.map(({ text }) => text).join(''))
+  }
+  t.same(service.getSemanticDiagnostics(file).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n').split('\n').at(-1)?.trim()), [
+    "Object literal may only specify known properties, and 'databasetimeout' does not exist in type 'FastifyRegisterOptions<ItemsUsersOptions>'.",
+    "Object literal may only specify known properties, but 'idsource' does not exist in type 'ItemsUsersOptions'. Did you mean to write 'idSource'?",
+    "Type 'string' is not assignable to type 'number'."
+  ])
 })
 
 test('docs/plugin.md lists every option and every exported plugin', async t => {
