@@ -15,10 +15,10 @@ import { isStore } from './stores/host-stores.js'
 import { requiredMethods } from './stores/store.js'
 
 /** Options of the plugin `collection`. */
-const optionSchemas: OptionSchemas<Definition> = {
+export const optionSchemas: OptionSchemas<Definition> = {
   name: Type.String(),
   schema: custom('a TypeBox object or a JSON Schema', value => Object(value) === value),
-  operations: Type.Optional(Type.Array(oneOf(operations))),
+  operations: Type.Optional(Type.Array(oneOf(operations), { uniqueItems: true })),
   idSource: Type.Optional(oneOf(['client', 'server'])),
   seed: Type.Optional(Type.Array(Type.Object({}))),
   idParameter: Type.Optional(Type.String({ pattern: '^[A-Za-z_]+$', expected: 'letters and _' })),

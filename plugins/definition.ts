@@ -1,7 +1,7 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../schemas/fields.js'
-import { mapSchema, validatorOf } from './http/validation.js'
+import { mapSchema, pointer, validatorOf } from './http/validation.js'
 import { StartupError } from './startup.js'
 import type { Collection, HasId, MaybePromise, Store } from './stores/store.js'
 
@@ -54,41 +54,43 @@ export interface CheckedDefinition extends Collection<HasId> {
   words: { one: string, many: string, One: string, Many: string }
 }
 
-/** The names of our own tables. */
-const reservedNames = ['collections', 'collection_changes', 'idempotency_keys', 'last_ids']
+/** The names of our own tables, and those that SQLite and PostgreSQL reserve. */
+const reservedNames = /^(collections|collection_changes|idempotency_keys|last_ids|(sqlite|pg)_.*)$/
 
 /** Checks a definition. Throws one error that lists all problems. */
 export function checkDefinition (definition: Definition): CheckedDefinition {
   const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], upgrades } = definition
-  const problems = [...problemsOfName(name), ...problemsOfSchema(definition.schema)]
-  if (problems.length === 0) {
-    const schema = completeSchema(name, definition.schema, seed[0])
-    problems.push(...problemsOfFields(schema))
-    if (problems.length === 0) {
-      const One = schemaName(schema.$id)
-      const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
-      const newSchema = idSource === 'server' ? withoutId(schema, One) : schema
-      return { name, schema, newSchema, patchSchema: patchOf(schema, One), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
-    }
-  }
-  throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
+  const problems = problemsOfDefinition(definition).map(({ path, message }) => `${path.slice(1)} ${message}`.trim())
+  if (problems.length > 0) throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
+  const schema = completeSchema(definition)
+  const One = schemaName(schema.$id)
+  const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
+  const newSchema = idSource === 'server' ? withoutId(schema, One) : schema
+  return { name, schema, newSchema, patchSchema: patchOf(schema, One), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
 }
 
-function problemsOfName (name: unknown) {
-  if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) return ['name must be at most 48 lower case letters, digits and _, and start with a letter']
-  return reservedNames.includes(name) ? [`name must not be ${reservedNames.join(', ')}`] : []
+/** The problems of a definition, each with a JSON Pointer. */
+export function problemsOfDefinition (definition: Definition) {
+  const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
+  return problems.length > 0 ? problems : problemsOfFields(completeSchema(definition))
+}
+
+export function problemsOfName (name: unknown) {
+  if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) return [{ path: '', message: 'must have a name of at most 48 lower case letters, digits and _ that starts with a letter' }]
+  return reservedNames.test(name) ? [{ path: '', message: 'has a name that is reserved for other tables' }] : []
 }
 
 function problemsOfSchema (schema: TSchema) {
   const { type, properties, required } = Object(schema)
-  if (type !== 'object' || Object(properties) !== properties) return ['schema must be a TypeBox object, or a JSON Schema with type "object" and properties']
-  if (properties.id?.type !== 'integer' || !Array.isArray(required) || !required.includes('id')) return ['schema must have a required integer id']
+  const path = '/schema'
+  if (type !== 'object' || Object(properties) !== properties) return [{ path, message: 'must be a TypeBox object, or a JSON Schema with type "object" and properties' }]
+  if (properties.id?.type !== 'integer' || !Array.isArray(required) || !required.includes('id')) return [{ path, message: 'must have a required integer id' }]
   const open = ['additionalProperties', 'patternProperties', 'unevaluatedProperties'].filter(keyword => Object(schema[keyword]) === schema[keyword] || schema[keyword] === true)
-  return open.map(keyword => `schema must not have ${keyword}, because a record has only the fields in properties`)
+  return open.map(keyword => ({ path, message: `must not have ${keyword}, because a record has only the fields in properties` }))
 }
 
-/** Names of columns that PostgreSQL or our statements use. */
-const reservedFields = ['position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id']
+/** Names of columns that PostgreSQL or our statements use, and names that @fastify/swagger takes for keywords. */
+const reservedFields = ['$id', '$ref', 'position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id']
 
 /** Problems of field names, and of keywords and types that Ajv does not know. */
 function problemsOfFields (schema: TObject) {
@@ -98,19 +100,19 @@ function problemsOfFields (schema: TObject) {
     const isUnique = seen.size < seen.add(name.toLowerCase()).size
     return !isUnique || name in Object.prototype || name.includes('\0') || Buffer.byteLength(name) > 63
   })
-  const problems = unstorable.map(name => `the field ${JSON.stringify(name)} cannot be stored: its name is reserved, too long, or not unique without its case`)
+  const problems = unstorable.map(name => ({ path: `/schema/properties${pointer(name)}`, message: 'cannot be stored: its name is reserved, too long, or not unique without its case' }))
   try {
     validatorOf(schema)
   } catch (error) {
-    problems.push(`schema is not valid: ${(error as Error).message}`)
+    problems.push({ path: '/schema', message: `is not valid: ${(error as Error).message}` })
   }
   return problems
 }
 
 /** Completes a schema: all integers have bounds, the id has a format, and the schema has a name and an example. */
-function completeSchema (name: string, given: TObject, example?: HasId): TObject {
+function completeSchema ({ name, schema: given, seed: [example] = [] }: Definition): TObject {
   const schema = mapSchema(given, completed) as TObject
-  const One = schemaName(schema.$id) || schema.title || pascalCase(singular(name))
+  const One = [schemaName(schema.$id), schema.title].find(name => /^[\w.-]+$/.test(name ?? '')) ?? pascalCase(singular(name))
   const properties = { ...schema.properties, id: { ...Id, ...schema.properties.id } }
   return { ...schema, $id: schemaId(One), properties: properties as TObject['properties'], ...!schema.examples && example && { examples: [example] } }
 }
@@ -132,10 +134,11 @@ function withoutId (schema: TObject, name: string): TObject {
 
 /** The schema of a merge patch, for the document: each field is optional, and null if it can be removed. */
 function patchOf (schema: TObject, name: string): TObject {
-  const { properties, required = [], examples } = withoutId(schema, name)
+  const { type, properties, required = [], examples, $defs, definitions } = withoutId(schema, name)
   const fields = Object.entries(properties).map(([name, schema]) => [name, required.includes(name) ? schema : { anyOf: [schema, { type: 'null' }] }])
   const description = 'The fields to change; null removes an optional field'
-  return { ...schema, $id: schemaId(`${name}Patch`), properties: Object.fromEntries(fields), required: [], description, ...examples && { examples } }
+  const patch = { $id: schemaId(`${name}Patch`), type, properties: Object.fromEntries(fields), required: [], description, examples, $defs, definitions }
+  return Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined)) as unknown as TObject
 }
 
 function pascalCase (name: string) {

@@ -9,11 +9,11 @@ export interface Seed extends Partial<{ [K in keyof Records]: readonly Records[K
   [collection: string]: readonly object[] | undefined
 }
 
-/** Reads a seed from a JSON file. */
-export function readSeed (file: string): Seed {
-  const seed = parsed(file)
-  if (Object(seed) !== seed || Array.isArray(seed)) throw new StartupError('SEED_FILE must contain a JSON object such as {"items":[],"users":[]}.')
-  return seed
+/** Reads the JSON object in the file that a variable names. */
+export function readObject (variable: string, file: string, example: string): Record<string, unknown> {
+  const value = parsed(variable, file)
+  if (Object(value) !== value || Array.isArray(value)) throw new StartupError(`${variable} must contain a JSON object such as ${example}.`)
+  return value
 }
 
 /** Provides the initial records of new collections, and collects all problems of a seed. */
@@ -38,16 +38,16 @@ export function checkedSeed (seed?: Seed) {
   }
 }
 
-function parsed (file: string) {
+function parsed (variable: string, file: string) {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)))
   } catch (error) {
-    throw new StartupError(`Cannot read SEED_FILE: ${(error as Error).message}`)
+    throw new StartupError(`Cannot read ${variable}: ${(error as Error).message}`)
   }
 }
 
 /** The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot store. */
-function problemsOfRecords ({ schema }: Collection<HasId>, records: unknown) {
+export function problemsOfRecords ({ schema }: Pick<Collection<HasId>, 'schema'>, records: unknown) {
   if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
   const validate = validatorOf(schema)
   return records.flatMap((record, n) => {

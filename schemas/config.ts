@@ -43,8 +43,12 @@ export const Config = Type.Object({
   }),
   ID_SOURCE: oneOf(['client', 'server'], {
     default: 'client',
-    description: 'Who chooses the id of a new record: the `client`, or the `server`'
+    description: 'Who chooses the id of a new item or user: the `client`, or the `server`'
   }),
+  COLLECTIONS_FILE: Type.Optional(Type.String({
+    minLength: 1,
+    description: 'JSON file with your own collections, such as `{"orders":{"schema":{}}}`'
+  })),
   DATABASE_URL: Type.String({
     default: 'memory',
     pattern: '^(memory$|sqlite:.|postgres(ql)?://)',

@@ -1,5 +1,9 @@
 import Fastify, { type FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
 import home from './home.js'
+import collection from '../plugins/collection.js'
+import { collections } from '../plugins/collections.js'
+import type { Definition } from '../plugins/definition.js'
 import docs from '../plugins/docs/openapi.js'
 import auth from '../plugins/guards/auth.js'
 import cors from '../plugins/guards/cors.js'
@@ -7,19 +11,18 @@ import crossOriginProtection from '../plugins/guards/cross-origin-protection.js'
 import loadShedding from '../plugins/guards/load-shedding.js'
 import rateLimit from '../plugins/guards/rate-limit.js'
 import securityHeaders from '../plugins/guards/security-headers.js'
+import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import errors from '../plugins/http/errors.js'
 import jsonBody from '../plugins/http/json-body.js'
 import notFound from '../plugins/http/not-found.js'
 import { genReqId, type LoggerOptions } from './logger.js'
 import health from '../plugins/operations/health.js'
 import metrics from '../plugins/operations/metrics.js'
-import { readSeed } from '../plugins/seed.js'
+import { readObject } from '../plugins/seed.js'
 import stores from '../plugins/stores.js'
-import type { Stores } from '../plugins/stores/host-stores.js'
 import type { Config } from '../schemas/config.js'
 import connections from './http/connections.js'
 import { httpServerOptions } from './http/server.js'
-import itemsUsers from './index.js'
 
 /** Builds the standalone service: a Fastify app with the plugin and the features that are configured. */
 export function buildApp (config: Config, logger?: LoggerOptions) {
@@ -40,6 +43,9 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     return503OnClosing: false
   })
 
+  let definitions: Definition[] = collections.map((definition: Definition) => ({ ...definition, idSource: config.ID_SOURCE }))
+
+  app.register(fp(readCollections))
   app.register(connections, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
   app.register(errors)
   app.register(jsonBody)
@@ -48,7 +54,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   if (origins) app.register(cors, { origins })
   app.register(crossOriginProtection, { origins })
   app.register(home, { docs: config.DOCS })
-  if (config.DOCS) app.register(docs)
+  if (config.DOCS) app.register(docs, () => config.COLLECTIONS_FILE === undefined ? {} : { title: titleOf(definitions) })
   app.register(health)
   if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.METRICS_HOST })
   app.register(stores, {
@@ -61,6 +67,13 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 
   return app
 
+  /** Reads the file with collections. Few services have one, so the code is loaded only then. */
+  async function readCollections () {
+    if (config.COLLECTIONS_FILE === undefined) return
+    const { readDefinitions } = await import('../plugins/collections-file.js')
+    definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
+  }
+
   /** The collections under each prefix, and their guards. */
   async function api (app: FastifyInstance) {
     const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, RATE_LIMIT_MAX } = config
@@ -68,23 +81,27 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     if (MAX_EVENT_LOOP_DELAY) app.register(loadShedding, { maxEventLoopDelay: MAX_EVENT_LOOP_DELAY })
     if (RATE_LIMIT_MAX) app.register(rateLimit, { max: RATE_LIMIT_MAX, timeWindow: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
     if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
-    const store = app.getDecorator<Stores>('stores')
-    for (const prefix of prefixesOf(config)) {
-      app.register(itemsUsers, { prefix, store, idSource: config.ID_SOURCE, notFound: false })
-      app.register(unknownPaths, { prefix })
-    }
+    for (const prefix of prefixesOf(config)) app.register(collectionsAndOtherPaths, { prefix })
+  }
+
+  async function collectionsAndOtherPaths (app: FastifyInstance) {
+    await applyApiDefaults(app)
+    for (const definition of definitions) app.register(collection, { ...definition, prefix: `/${definition.name}` })
+    // Unknown paths need the same token as the collections.
+    app.register(notFound)
   }
 }
 
 /** The initial records, unless they are those of the collections. */
 function seedOf ({ SEED, SEED_FILE }: Config) {
   if (!SEED) return {}
-  return SEED_FILE === undefined ? undefined : readSeed(SEED_FILE)
+  return SEED_FILE === undefined ? undefined : readObject('SEED_FILE', SEED_FILE, '{"items":[],"users":[]}')
 }
 
-/** Unknown paths under a prefix, which need the same token as the collections. */
-async function unknownPaths (app: FastifyInstance) {
-  app.register(notFound)
+/** The title of the document, such as `Items, users, and orders`. */
+function titleOf (definitions: readonly Definition[]) {
+  const title = new Intl.ListFormat('en').format(definitions.map(({ name }) => name.replaceAll('_', ' ')))
+  return title.charAt(0).toUpperCase() + title.slice(1)
 }
 
 /** The paths of the collections. */

@@ -61,6 +61,7 @@ const options = {
   host: { type: 'string', variable: 'HOST' },
   port: { type: 'string', variable: 'PORT' },
   database: { type: 'string', variable: 'DATABASE_URL' },
+  collections: { type: 'string', variable: 'COLLECTIONS_FILE' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' }
 } as const
@@ -101,7 +102,7 @@ function hintFor (args: string[]) {
 function helpText () {
   return `Usage: fastify-items-users [options]
 
-Serves items and users over HTTP. Environment variables configure the service,
+Serves items, users and your own collections over HTTP. Environment variables configure the service,
 and options override them.
 
 Options:
@@ -117,6 +118,7 @@ ${table(Object.entries(properties).map(([name, schema]) => [name, describe(schem
 Examples:
   fastify-items-users --port 8080
   fastify-items-users --host 0.0.0.0 --database sqlite:./data/items.db
+  fastify-items-users --collections ./collections.json
   AUTH_TOKENS_FILE=./tokens LOG_LEVEL=warn fastify-items-users
   node --env-file=.env node_modules/.bin/fastify-items-users`
 }

@@ -198,8 +198,8 @@ onEveryEngine((t, address, engine) => {
 test('a wrong definition is one error at startup', async t => {
   const schema = Order
   for (const [definition, message] of [
-    [{ name: 'Orders', schema }, 'Invalid collection Orders: name must be at most 48 lower case letters, digits and _, and start with a letter.'],
-    [{ name: 'last_ids', schema }, 'Invalid collection last_ids: name must not be collections, collection_changes, idempotency_keys, last_ids.'],
+    [{ name: 'Orders', schema }, 'Invalid collection Orders: must have a name of at most 48 lower case letters, digits and _ that starts with a letter.'],
+    [{ name: 'last_ids', schema }, 'Invalid collection last_ids: has a name that is reserved for other tables.'],
     [{ name: 'orders' }, 'collection: schema is required'],
     [{ schema }, 'collection: name is required'],
     [{ name: 'orders', schema: Type.String() }, 'schema must be a TypeBox object'],
@@ -208,9 +208,11 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), at: Type.Date() }) }, 'schema is not valid'],
     [{ name: 'orders', schema: { ...Order, maximumm: 1 } }, 'schema is not valid: strict mode: unknown keyword: "maximumm"'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), x: Type.String({ format: 'phone' }) }) }, 'unknown format "phone"'],
-    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), position: Type.String() }) }, 'the field "position" cannot be stored'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), position: Type.String() }) }, 'schema/properties/position cannot be stored: '],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer() }, { additionalProperties: true }) }, 'schema must not have additionalProperties'],
     [{ name: 'orders', schema, operations: ['get', 'steal'] }, 'operations'],
+    [{ name: 'orders', schema, operations: ['get', 'get'] }, 'operations must not have duplicate items'],
+    [{ name: 'sqlite_orders', schema }, 'has a name that is reserved'],
     [{ name: 'orders', schema, idSource: 'nobody' }, 'idSource'],
     [{ name: 'orders', schema, seed: [{ id: 1, item_id: 1 }] }, '/orders/0/quantity is required'],
     [{ name: 'orders', schema, routes: { remove: {} } }, 'routes'],

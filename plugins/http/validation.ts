@@ -6,7 +6,23 @@ import type { Problem } from '../../schemas/errors.js'
 
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
 export function createAjv (options: Options) {
-  return new Ajv2020({ allErrors: true, verbose: true, meta: false, validateSchema: false, strictTypes: false, strictTuples: false, ...options })
+  const ajv = new Ajv2020({ allErrors: true, verbose: true, meta: false, validateSchema: false, strictTypes: false, strictTuples: false, ...options })
+  return ajv.removeKeyword('uniqueItems').addKeyword(uniqueItems)
+}
+
+/** That of Ajv takes quadratic time. */
+const uniqueItems = {
+  keyword: 'uniqueItems',
+  type: 'array',
+  schemaType: 'boolean',
+  validate: (isUnique: boolean, items: unknown[]) => !isUnique || new Set(items.map(canonical)).size === items.length,
+  errors: false,
+  error: { message: 'must not have duplicate items' }
+} as const
+
+/** JSON with sorted keys. */
+function canonical (value: unknown) {
+  return JSON.stringify(value, (_key, part) => Object(part) === part && !Array.isArray(part) ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => a < b ? -1 : 1)) : part)
 }
 
 /** Rejects lone surrogates, which UTF-8 cannot represent. */
@@ -19,15 +35,21 @@ const isWellFormed = {
 } as const
 
 let ajv: Ajv2020 | undefined
-const validators = new WeakMap<TSchema, ValidateFunction>()
+const validators = new Map<string, ValidateFunction>()
 
-/** The validator of a schema. Types are strict. All apps of a process share it. */
-export function validatorOf (schema: TSchema) {
+/** The Ajv for the schemas of records and requests. All apps of a process share it. */
+export function sharedAjv () {
   ajv ??= addFormats.default(createAjv({ keywords: [isWellFormed] }))
     .addFormat('int64', true) // these two are for other programs
     .addFormat('double', true)
-  const validate = validators.get(schema) ?? ajv.compile(mapSchema({ ...schema, $id: undefined }, withTextCheck))
-  validators.set(schema, validate)
+  return ajv
+}
+
+/** The validator of a schema. Types are strict. Equal schemas have the same validator. */
+export function validatorOf ({ $id, ...schema }: TSchema) {
+  const key = JSON.stringify(schema)
+  const validate = validators.get(key) ?? sharedAjv().compile(mapSchema(schema, withTextCheck))
+  validators.set(key, validate)
   return validate
 }
 
@@ -43,15 +65,21 @@ const nested = [
 ]
 const named = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
 
-/** Changes a schema and all schemas in it. */
-export function mapSchema<T extends object> (schema: T, change: (schema: TSchema) => object): TSchema {
-  const map = (value: unknown) => typeof value === 'object' && value !== null ? mapSchema(value, change) : value
+/** Changes a schema and all schemas in it. The path of each is a JSON Pointer. */
+export function mapSchema<T extends object> (schema: T, change: (schema: TSchema, path: string) => object, path = ''): TSchema {
+  const map = (value: unknown, ...names: unknown[]) =>
+    typeof value === 'object' && value !== null ? mapSchema(value, change, path + names.map(pointer).join('')) : value
   const entries = Object.entries(schema).map(([keyword, value]) => {
-    if (nested.includes(keyword)) return [keyword, Array.isArray(value) ? value.map(map) : map(value)]
-    if (named.includes(keyword)) return [keyword, Object.fromEntries(Object.entries(Object(value)).map(([name, schema]) => [name, map(schema)]))]
+    if (nested.includes(keyword)) return [keyword, Array.isArray(value) ? value.map((schema, n) => map(schema, keyword, n)) : map(value, keyword)]
+    if (named.includes(keyword)) return [keyword, Object.fromEntries(Object.entries(Object(value)).map(([name, schema]) => [name, map(schema, keyword, name)]))]
     return [keyword, value]
   })
-  return change(Object.fromEntries(entries)) as TSchema
+  return change(Object.fromEntries(entries), path) as TSchema
+}
+
+/** A property as a part of a JSON Pointer. */
+export function pointer (property: unknown) {
+  return `/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`
 }
 
 /** The parts of a request: their names in Fastify's routes and in our errors. */
@@ -118,7 +146,7 @@ function fieldOf ({ schemaPath, params }: ErrorObject) {
 /** Ajv reports a missing or unknown property at its parent. */
 function placeOf ({ keyword, instancePath, params }: ErrorObject) {
   const property = { required: params.missingProperty, additionalProperties: params.additionalProperty, unevaluatedProperties: params.unevaluatedProperty }[keyword]
-  return property === undefined ? instancePath : `${instancePath}/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`
+  return property === undefined ? instancePath : instancePath + pointer(property)
 }
 
 /** Returns whether an error is about one of the alternatives of a union, which has an error of its own. */

@@ -14,11 +14,22 @@ export interface Field {
 }
 
 /** The fields of a record, in the order of its schema. */
-export function fieldsOf ({ properties, required = [] }: TObject): Field[] {
+export function fieldsOf ({ properties, required = [], $defs, definitions }: TObject): Field[] {
+  const targets: Record<string, TSchema> = { ...prefixed('#/definitions/', definitions), ...prefixed('#/$defs/', $defs) }
   return Object.entries(properties).map(([name, schema]) => {
-    const type = typeOf(schema)
-    return { name, type, isOptional: !required.includes(name), values: type === 'string' || type === 'integer' || type === 'number' ? valuesOf(schema) : undefined }
+    const target = resolved(schema)
+    const type = typeOf(target)
+    return { name, type, isOptional: !required.includes(name), values: type === 'string' || type === 'integer' || type === 'number' ? valuesOf(target) : undefined }
   })
+
+  function resolved (schema: TSchema): TSchema {
+    const target = targets[String(schema.$ref)]
+    return target ? resolved(target) : schema
+  }
+}
+
+function prefixed (prefix: string, schemas: Record<string, TSchema> = {}) {
+  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [prefix + name, schema]))
 }
 
 function typeOf ({ type, anyOf = [], nullable }: TSchema): FieldType {

@@ -1,0 +1,155 @@
+import { Type, type TSchema } from '@sinclair/typebox'
+import addFormats from 'ajv-formats'
+import { ErrorBody, InvalidRequest, Problem } from '../schemas/errors.js'
+import { schemaName } from '../schemas/fields.js'
+import { optionSchemas } from './collection.js'
+import { checkDefinition, problemsOfDefinition, problemsOfName, type Definition } from './definition.js'
+import { createAjv, mapSchema, pointer, problemsOf, sharedAjv } from './http/validation.js'
+import { problemsOfRecords, readObject } from './seed.js'
+import { StartupError } from './startup.js'
+
+const dialect = 'https://json-schema.org/draft/2020-12/schema'
+
+/** Keywords that Ajv knows, but our document, our tables or draft 2020-12 do not. */
+const unsupported = ['$dynamicAnchor', '$dynamicRef', '$recursiveAnchor', '$recursiveRef', '$vocabulary', 'dependencies', 'id', 'isWellFormed', 'nullable']
+
+/** Ajv needs quadratic time for it. The format of JSON Schema is `uri`. */
+const slowFormat = 'url'
+
+type Problems = { path: string, message: string }[]
+
+/** Reads definitions from a JSON file and adds them to others. One with the name of another replaces it, and null removes it. */
+export async function readDefinitions (file: string, others: readonly Definition[]) {
+  const entries = Object.entries(readObject('COLLECTIONS_FILE', file, '{"orders":{"schema":{"type":"object","required":["id"],"properties":{"id":{"type":"integer"}}}}}'))
+  const definitions = new Map(others.map(definition => [definition.name, definition]))
+  const problems: Problems = []
+  const { name: _name, store, routes, ...options } = optionSchemas
+  const validate = addFormats.default(createAjv({ meta: true, keywords: ['expected'] }))
+    .compile(Type.Object({ ...options, schema: Type.Unsafe({ $ref: dialect }) }, { additionalProperties: false }))
+  for (const [name, entry] of entries) {
+    if (entry === null && definitions.delete(name)) continue
+    const definition = { ...Object(entry), name } as Definition
+    validate(entry)
+    const found = await problemsOfEntry(definition, problemsOf(validate.errors))
+    problems.push(...found.map(({ path, message }) => ({ path: pointer(name) + path, message })))
+    definitions.set(name, definition)
+  }
+  if (problems.length === 0) problems.push(...sameNames([...definitions.values()]))
+  const lines = new Set(problems.map(({ path, message }) => `  ${path} ${message}`))
+  if (lines.size > 0) throw new StartupError(['Invalid collections (COLLECTIONS_FILE):', ...lines].join('\n'))
+  return [...definitions.values()]
+}
+
+/** Checks in stages, because each needs what the previous one has checked. */
+async function problemsOfEntry (definition: Definition, problemsOfOptions: Problems): Promise<Problems> {
+  for (const check of [
+    () => [...problemsOfName(definition.name), ...problemsOfOptions],
+    () => problemsOfKeywords(definition.schema),
+    () => [...problemsOfDefinition(definition), ...problemsOfRecursion(definition.schema)],
+    () => problemsOfPatterns(definition.schema),
+    () => problemsOfRecords(checkDefinition(definition), definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
+  ]) {
+    const problems = await check()
+    if (problems.length > 0) return problems
+  }
+  return []
+}
+
+/** The problems of each schema in a schema. */
+function collect (schema: TSchema, check: (schema: TSchema, path: string) => Problems, path = '/schema') {
+  const problems: Problems = []
+  mapSchema(schema, (part, path) => {
+    problems.push(...check(part, path))
+    return part
+  }, path)
+  return problems
+}
+
+/** Keywords, formats and references that are not supported. */
+function problemsOfKeywords (schema: TSchema) {
+  const { RULES: { keywords }, formats } = sharedAjv()
+  const targets = targetsIn(schema)
+  return collect(schema, (part, path) => {
+    const isNested = path !== '/schema'
+    const wrong = Object.keys(part).filter(keyword => !Object.hasOwn(keywords, keyword) || unsupported.includes(keyword) || (isNested && ['$id', '$schema'].includes(keyword)))
+    return [
+      ...wrong.map(keyword => ({ path: path + pointer(keyword), message: 'is not a supported keyword' })),
+      // @fastify/swagger takes them for keywords.
+      ...['$id', '$ref'].filter(name => Object.hasOwn({ ...part.properties }, name)).map(name => ({ path: `${path}/properties/${name}`, message: 'has a name that is reserved' })),
+      ...part.format !== undefined && (!Object.hasOwn(formats, part.format) || part.format === slowFormat) ? [{ path: `${path}/format`, message: 'is not a supported format' }] : [],
+      ...part.$schema !== undefined && part.$schema !== dialect ? [{ path: `${path}/$schema`, message: `must be ${dialect}` }] : [],
+      ...part.$ref !== undefined && !targets.has(part.$ref) ? [{ path: `${path}/$ref`, message: 'must be #/$defs/ and the name of a schema there' }] : []
+    ]
+  })
+}
+
+/** The schemas that a reference can have as its target. */
+function targetsIn (schema: TSchema) {
+  return new Map(['$defs', 'definitions'].flatMap(keyword =>
+    Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
+}
+
+/** The schemas for the same value in a schema. */
+function alternatives ({ allOf = [], anyOf = [], oneOf = [], not, if: condition, then, else: otherwise, dependentSchemas }: TSchema): TSchema[] {
+  return [...allOf, ...anyOf, ...oneOf, not, condition, then, otherwise, ...Object.values({ ...dependentSchemas })].filter(Boolean)
+}
+
+/**
+ * A schema that refers to itself must do this for a part of the value, and only in one of its alternatives. Otherwise the
+ * validation would not end, or take exponential time. A record has only the fields in `properties`, so no other part of the
+ * schema may use other fields.
+ */
+function problemsOfRecursion (schema: TSchema): Problems {
+  const targets = targetsIn(schema)
+  const recursive = [...targets].filter(([ref, target]) => references(target).has(ref))
+  const endless = recursive.filter(([ref, target]) => forSameValue(target).some(({ $ref }) => $ref === ref))
+  if (endless.length > 0) return endless.map(([ref]) => ({ path: `/schema${ref.slice(1)}`, message: 'must not refer to itself for the same value' }))
+  const used = forSameValue(schema).flatMap(({ properties, required = [], dependentRequired, dependentSchemas }) =>
+    [...Object.keys({ ...properties, ...dependentRequired, ...dependentSchemas }), ...required, ...Object.values({ ...dependentRequired }).flat()])
+  const missing = new Set(used.filter(name => !Object.hasOwn(schema.properties, name)))
+  return [
+    ...recursive.flatMap(([ref, target]) => collect(target, (part, path) => isExponential(part, ref) ? [{ path, message: `must not refer to ${ref} in several alternatives, because this takes exponential time` }] : [], `/schema${ref.slice(1)}`)),
+    ...[...missing].map(name => ({ path: '/schema/properties', message: `must contain ${name}, which another part of the schema uses` }))
+  ]
+
+  function isExponential (part: TSchema, ref: string) {
+    const { $ref, contains, patternProperties, allOf, anyOf, oneOf, not, if: condition, then, else: otherwise, dependentSchemas, ...parts } = part
+    const branches = [...alternatives(part), { $ref }, contains, ...Object.values({ ...patternProperties }), parts]
+    return branches.filter(branch => references(branch).has(ref)).length > 1
+  }
+
+  /** All references in a schema, and in their targets. */
+  function references (value: unknown, found = new Set<string>()) {
+    for (const [, ref = ''] of String(JSON.stringify(value)).matchAll(/"\$ref":"([^"]+)"/g)) {
+      if (found.size < found.add(ref).size) references(targets.get(ref), found)
+    }
+    return found
+  }
+
+  /** A schema, and all others for the same value that it contains or refers to. */
+  function forSameValue (schema: TSchema) {
+    const found = new Set([schema])
+    for (const part of found) for (const other of [...alternatives(part), targets.get(part.$ref)]) if (other) found.add(other)
+    return [...found]
+  }
+}
+
+/** Patterns that clients could keep the service busy with. */
+async function problemsOfPatterns (schema: TSchema) {
+  const { isLinear } = await import('./http/patterns.js')
+  return collect(schema, (part, path) => [
+    ...part.pattern === undefined ? [] : [{ path: `${path}/pattern`, pattern: part.pattern }],
+    ...Object.keys({ ...part.patternProperties }).map(pattern => ({ path: `${path}/patternProperties${pointer(pattern)}`, pattern }))
+  ].filter(({ pattern }) => !isLinear(pattern)).map(({ path }) => ({ path, message: 'can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways' })))
+}
+
+/** Collections whose records would have the same name in the document. */
+function sameNames (definitions: Definition[]): Problems {
+  const names = new Map([ErrorBody, InvalidRequest, Problem].map(({ $id }) => [schemaName($id), 'an error']))
+  return definitions.flatMap(definition => {
+    const { name, words: { One } } = checkDefinition(definition)
+    const taken = [One, `New${One}`, `${One}Patch`].map(component => names.get(component)).find(Boolean)
+    for (const component of [One, `New${One}`, `${One}Patch`]) names.set(component, name)
+    return taken ? [{ path: pointer(name), message: `has records with the name ${One}, like ${taken}. Set another title in the schema` }] : []
+  })
+}

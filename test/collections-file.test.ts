@@ -1,0 +1,238 @@
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
+import { gunzipSync } from 'node:zlib'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import fc from 'fast-check'
+import { test, type Test } from 'tap'
+import { isLinear } from '../plugins/http/patterns.js'
+import { onEveryEngine } from './support/engines.js'
+import { newFolder } from './support/folder.js'
+import { build, invalidBody } from './support/helper.js'
+import { start } from './support/process.js'
+import { recordSchemas } from './support/schemas.js'
+import { seedOf } from './stress/seed.js'
+
+const orders = {
+  schema: {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    $id: 'https://example.com/order.json',
+    title: 'An order',
+    type: 'object',
+    required: ['id', 'quantity', 'email'],
+    properties: {
+      id: { type: 'integer' },
+      quantity: { type: 'integer', minimum: 1 },
+      email: { type: 'string', format: 'email' },
+      status: { $ref: '#/$defs/status' },
+      address: { $ref: '#/definitions/address' }
+    },
+    $defs: { status: { type: 'string', enum: ['open', 'paid'] } },
+    definitions: { address: { type: 'object', required: ['city'], properties: { city: { type: 'string' }, within: { $ref: '#/definitions/address' } } } }
+  },
+  seed: [{ id: 1, quantity: 2, email: 'ada@example.com', status: 'open' }]
+}
+const [ada] = orders.seed
+
+/** Writes a file with these collections. */
+function fileOf (t: Test, content: unknown) {
+  const file = `${newFolder(t)}/collections.json`
+  writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content))
+  return file
+}
+
+/** A definition with these fields beside the id. */
+function withFields (properties: object, more: object = {}) {
+  return { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, ...properties }, ...more } }
+}
+
+onEveryEngine((t, address, engine) => {
+  t.test('COLLECTIONS_FILE serves its collections beside items and users', async t => {
+    const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: fileOf(t, { orders }), API_PREFIX: '/api,/v2' })
+    const create = (payload: object, key = 'k') => app.inject({ method: 'POST', url: '/api/orders', payload, headers: { 'idempotency-key': key } })
+    t.same((await app.inject('/api/orders')).json(), [ada])
+    const order = { quantity: 3, email: 'grace@example.com', address: { city: 'Rome', within: { city: 'Italy' } } }
+    const created = await create(order)
+    t.same([created.statusCode, created.json(), created.headers.location], [201, { id: 2, ...order }, './orders/2'])
+    t.equal((await create(order)).json().id, 2, 'the key')
+    t.same((await create({ quantity: 0, email: 'x', status: 'lost', address: { city: 'Rome', within: {} } }, 'l')).json(), invalidBody('body',
+      ['/quantity', 'must be at least 1'], ['/email', 'must match the format email'], ['/status', 'must be one of open, paid'], ['/address/within/city', 'is required']))
+    const page = await app.inject('/v2/orders?limit=1')
+    t.same([page.json(), page.headers.link], [[ada], '<?limit=1&after=MQ>; rel="next"'])
+    const one = await app.inject('/api/orders/1')
+    t.equal((await app.inject({ url: '/api/orders/1', headers: { 'if-none-match': String(one.headers.etag) } })).statusCode, 304)
+    t.same((await app.inject({ method: 'PATCH', url: '/api/orders/1', payload: { status: 'paid' } })).json(), { ...ada, status: 'paid' })
+    t.same((await app.inject({ method: 'PUT', url: '/api/orders/1', payload: { quantity: 1, email: 'ada@example.com' } })).json(), { id: 1, quantity: 1, email: 'ada@example.com' })
+    t.equal((await app.inject({ method: 'DELETE', url: '/api/orders/1' })).statusCode, 204)
+    for (let n = 0; n < 30; n++) await create(order, `n${n}`)
+    const compressed = await app.inject({ url: '/api/orders', headers: { 'accept-encoding': 'gzip' } })
+    t.equal(compressed.headers['content-encoding'], 'gzip')
+    t.equal(JSON.parse(String(gunzipSync(compressed.rawPayload))).length, 31)
+    t.equal((await app.inject('/api/items/1')).statusCode, 200)
+    t.equal((await app.inject('/api/users/1')).statusCode, 200)
+    t.equal((await app.inject('/api/nothing')).statusCode, 404)
+  })
+
+  t.test('SEED=false starts empty, and SEED_FILE has the records of new collections', async t => {
+    const COLLECTIONS_FILE = fileOf(t, { orders })
+    t.equal((await build(t, { DATABASE_URL: address(), COLLECTIONS_FILE, SEED: 'false' }).inject('/api/orders')).body, '[]')
+    const records = [{ id: 5, quantity: 1, email: 'grace@example.com' }]
+    const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE, SEED_FILE: fileOf(t, { orders: records }) })
+    t.same((await app.inject('/api/orders')).json(), records)
+    t.equal((await app.inject('/api/items')).body, '[]')
+    await t.rejects(async () => build(t, { DATABASE_URL: address(), COLLECTIONS_FILE, SEED_FILE: fileOf(t, { orders: [{ id: 5 }] }) }).ready(), { message: /^Invalid seed \(SEED_FILE\):\n {2}\/orders\/0\/quantity is required\n/ })
+  })
+
+  t.test('what Ajv accepts is stored and returned unchanged, and what it rejects is 400 and not stored', async t => {
+    const { seed = Date.now() % 2 ** 31 } = seedOf()
+    t.comment(`TEST_SEED=${seed}`)
+    const schemas = fc.sample(recordSchemas, { numRuns: 200, seed })
+    const file = fileOf(t, Object.fromEntries(schemas.map(({ schema }, n) => [`c${n}`, { schema }])))
+    const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: file, DOCS: 'false' })
+    const oracle = addFormats.default(new Ajv2020({ strict: false, allErrors: true }))
+    const problems: unknown[] = []
+    let accepted = 0
+    for (const [n, { schema, records }] of schemas.entries()) {
+      const url = `/api/c${n}`
+      const stored: object[] = []
+      for (const generated of fc.sample(records, { numRuns: 5, seed })) {
+        const record = { ...JSON.parse(JSON.stringify(generated)), id: stored.length + 1 }
+        const isValid = oracle.validate(schema, record)
+        const { id, ...payload } = record
+        const response = await app.inject({ method: 'POST', url, payload })
+        const isExpected = isValid
+          ? response.statusCode === 201 && isDeepStrictEqual(response.json(), record)
+          : response.statusCode === 400 && response.json().errors.every(({ path }: { path: string }) => oracle.errors?.some(({ instancePath }) => path.startsWith(instancePath)))
+        if (isValid) stored.push(record)
+        if (!isExpected) problems.push({ schema, payload, response: response.body })
+      }
+      accepted += stored.length
+      const list = (await app.inject(url)).json()
+      if (!isDeepStrictEqual(list, stored)) problems.push({ schema, stored, list })
+    }
+    t.same(problems, [])
+    t.ok(accepted > 200 && accepted < 900, `${accepted} of 1000 records are accepted`)
+  })
+
+  if (engine === 'memory') return
+
+  t.test('a new optional property adds a column, and another change ends the start', async t => {
+    const DATABASE_URL = address()
+    const serve = async (definition: object) => {
+      const app = build(t, { DATABASE_URL, COLLECTIONS_FILE: fileOf(t, { orders: definition }) })
+      await app.ready()
+      return app
+    }
+    await (await serve(orders)).close()
+    const grown = { ...orders.schema, properties: { ...orders.schema.properties, note: { type: 'string' } } }
+    const app = await serve({ schema: grown })
+    t.same((await app.inject({ method: 'PATCH', url: '/api/orders/1', payload: { note: 'x' } })).json(), { ...ada, note: 'x' })
+    await app.close()
+    await t.rejects(serve({ schema: { ...grown, required: [...grown.required, 'note'] } }), {
+      code: 'ERR_STARTUP', message: /\n {2}orders\.note: the table has text.*, the schema needs text not null/
+    })
+  })
+})
+
+test('the document, GET / and the metrics have the collections of the file', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { users: { ...withFields({ email: { type: 'string' } }), operations: ['list', 'create'] }, items: null, order_lines: orders }) })
+  t.same((await app.inject('/')).json().order_lines, ['./api/order_lines'])
+  t.equal((await app.inject('/api/items')).statusCode, 404)
+  t.equal((await app.inject('/api/users/1')).statusCode, 404)
+  t.same((await app.inject({ method: 'POST', url: '/api/users', payload: { email: 'x', name: 'Ada' } })).json(), { id: 1, email: 'x' })
+  const { info, paths, components } = (await app.inject('/openapi.json')).json()
+  t.equal(info.title, 'Users and order lines')
+  t.same(Object.keys(paths).filter(path => path.startsWith('/api')), ['/api/users', '/api/order_lines', '/api/order_lines/{id}'])
+  t.same(Object.keys(paths['/api/order_lines/{id}']), ['get', 'put', 'patch', 'delete'])
+  t.equal(paths['/api/order_lines'].get.summary, 'List all order lines')
+  t.equal(paths['/api/order_lines/{id}'].get.operationId, 'getOrderLine')
+  t.same(components.schemas.OrderLine.examples, orders.seed)
+  t.equal(components.schemas.OrderLine.properties.status.$ref, '#/components/schemas/OrderLine-status')
+  t.same(Object.keys(components.schemas.OrderLinePatch.properties.address), ['anyOf'])
+  for (const page of ['/docs', '/redoc']) t.match((await app.inject(page)).body, 'Users and order lines')
+})
+
+test('ID_SOURCE is for items and users only', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: { ...withFields({}), idSource: 'client' } }), ID_SOURCE: 'server' })
+  t.same((await app.inject({ method: 'POST', url: '/api/notes', payload: { id: 9 } })).json(), { id: 9 })
+  t.equal((await app.inject({ method: 'POST', url: '/api/users', payload: { id: 9, name: 'x' } })).json().id, 2)
+})
+
+test('an invalid file is one message with all problems', async t => {
+  const { schema } = orders
+  for (const [content, ...problems] of [
+    [{ Orders: { schema }, pg_orders: { schema }, __proto__: null }, '/Orders must have a name of at most 48 lower case letters, digits and _ that starts with a letter', '/pg_orders has a name that is reserved for other tables'],
+    [{ a: {}, b: 5, c: null, d: { schema: 5 } }, '/a/schema is required', '/b must be an object', '/c must be an object', '/d/schema must be an object or true or false'],
+    [{ a: { schema, stor: 1, operations: ['get', 'get', 'steal'], idSource: 'x', seed: [5], idParameter: '-', upgrades: [1] } },
+      '/a/stor is not a known field', '/a/operations/2 must be one of list, get, create, replace, update, delete', '/a/operations must not have duplicate items',
+      '/a/idSource must be one of client, server', '/a/seed/0 must be an object', '/a/idParameter must be letters and _', '/a/upgrades/0 must be a string'],
+    [{ a: withFields({ b: { type: 'integer', minimum: '1' }, c: { pattern: '(' }, d: { items: [{}] } }) },
+      '/a/schema/properties/b/minimum must be a number', '/a/schema/properties/c/pattern must match the format regex', '/a/schema/properties/d/items must be an object or true or false'],
+    [{ a: withFields({ b: { maximumm: 1, format: 'phone' }, 'c/~d': { $ref: '#/$defs/none' }, e: { $ref: '#' }, f: { $dynamicRef: '#x', $id: 'x' }, g: { constructor: 1, format: 'url' }, h: { items: { nullable: true, properties: { $id: {} } } } }, { $schema: 'http://json-schema.org/draft-07/schema#' }) },
+      '/a/schema/properties/b/maximumm is not a supported keyword', '/a/schema/properties/b/format is not a supported format', '/a/schema/properties/c~1~0d/$ref must be #/$defs/ and the name of a schema there',
+      '/a/schema/properties/e/$ref must be #/$defs/ and the name of a schema there', '/a/schema/properties/f/$dynamicRef is not a supported keyword', '/a/schema/properties/f/$id is not a supported keyword',
+      '/a/schema/properties/g/constructor is not a supported keyword', '/a/schema/properties/g/format is not a supported format', '/a/schema/properties/h/items/nullable is not a supported keyword', '/a/schema/properties/h/items/properties/$id has a name that is reserved',
+      '/a/schema/$schema must be https://json-schema.org/draft/2020-12/schema'],
+    [{ a: withFields({ position: {}, b: { if: {} } }), c: { schema: { type: 'object', properties: { id: { type: 'string' } } } }, d: withFields({}, { additionalProperties: true }) },
+      '/a/schema/properties/position cannot be stored: its name is reserved, too long, or not unique without its case', '/a/schema is not valid: strict mode: "if" without "then" and "else" is ignored',
+      '/c/schema must have a required integer id', '/d/schema must not have additionalProperties, because a record has only the fields in properties'],
+    [{ a: withFields({}, { oneOf: [{ required: ['b'] }, { $ref: '#/$defs/c' }], dependentRequired: { d: ['e'] }, $defs: { c: { properties: { f: {} } } } }) },
+      ...['d', 'e', 'b', 'f'].map(name => `/a/schema/properties must contain ${name}, which another part of the schema uses`)],
+    [{ a: withFields({}, { $defs: { b: { $ref: '#/$defs/c' }, c: { anyOf: [{ $ref: '#/$defs/b' }] } } }) }, '/a/schema/$defs/b must not refer to itself for the same value', '/a/schema/$defs/c must not refer to itself for the same value'],
+    [{ a: withFields({}, { $defs: { tree: { anyOf: [{ items: { $ref: '#/$defs/tree' } }, { items: { $ref: '#/$defs/tree' } }] } } }) }, '/a/schema/$defs/tree must not refer to #/$defs/tree in several alternatives, because this takes exponential time'],
+    [{ a: withFields({ b: { pattern: '(a+)+$' }, c: { type: 'object', patternProperties: { 'a*b': {} } } }) },
+      ...['b/pattern', 'c/patternProperties/a*b'].map(path => `/a/schema/properties/${path} can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways`)],
+    [{ a: { schema, seed: [{ id: 1, quantity: 0, email: 'a@b.c' }, ada] } }, '/a/seed/0/quantity must be at least 1'],
+    [{ order: { schema }, orders: { schema }, new_order: withFields({}), problems: withFields({}), x: withFields({}, { title: 'User' }) },
+      '/orders has records with the name Order, like order. Set another title in the schema', '/new_order has records with the name NewOrder, like orders. Set another title in the schema',
+      '/problems has records with the name Problem, like an error. Set another title in the schema', '/x has records with the name User, like users. Set another title in the schema']
+  ] as [object, string, ...string[]][]) {
+    await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), {
+      code: 'ERR_STARTUP', message: ['Invalid collections (COLLECTIONS_FILE):', ...problems.map(problem => `  ${problem}`)].join('\n')
+    }, problems[0])
+  }
+  for (const content of ['[]', 'null', '{']) {
+    await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), { code: 'ERR_STARTUP', message: /^(Cannot read COLLECTIONS_FILE: |COLLECTIONS_FILE must contain a JSON object such as \{"orders":)/ })
+  }
+})
+
+test('recursive schemas with one reference per alternative are valid', async t => {
+  const tree = { type: 'object', properties: { left: { $ref: '#/$defs/tree' }, right: { anyOf: [{ $ref: '#/$defs/tree' }, { type: 'null' }] }, rest: { type: 'array', items: { $ref: '#/$defs/tree' } } } }
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { trees: withFields({ tree: { $ref: '#/$defs/tree' } }, { $defs: { tree } }) }) })
+  let payload: object = {}
+  for (let n = 0; n < 100; n++) payload = { left: payload, right: n % 2 ? null : {}, rest: [{}] }
+  t.same((await app.inject({ method: 'POST', url: '/api/trees', payload: { tree: payload } })).json(), { id: 1, tree: payload })
+  t.same((await app.inject({ method: 'POST', url: '/api/trees', payload: { tree: { left: { right: 1 } } } })).json(), invalidBody('body', ['/tree/left/right', 'must match one of the allowed schemas']))
+})
+
+test('patterns that can take super-linear time are found', async t => {
+  for (const pattern of [
+    '', 'x', '[a-z]+', '\\S', '^[a-z]+$', '^\\d+(\\.\\d+)?$', '^(?=.*\\d)(?!x)(?=.*[a-z]).{8,}$', '^\\p{L}+$', '^\\+?[1-9]\\d{1,14}$', '^[A-Z]{2}[A-Z0-9]{9}\\d$', '^[a-z0-9]+(?:-[a-z0-9]+)*$',
+    '^([a-z0-9]([a-z0-9-]*[a-z0-9])?\\.)+[a-z]{2,}$', '^(\\d{1,3}\\.){3}\\d{1,3}$', '^[^@\\s]+@[^@\\s.]+(\\.[^@\\s.]+)+$', '^(open|paid)$', '^[a-z]{1,3}[a-z]{1,3}$', '^a{200}$', '\\bfoo\\b', '^x?y?z?$', '^https?://[^\\s/]+(/\\S*)?$'
+  ]) t.ok(isLinear(pattern), pattern)
+  for (const pattern of [
+    'a*b', '\\s+$', '(a+)+$', '^(a|a)*$', '^(a*)*$', '^(ab)*(ab)*$', '^\\S+@\\S+$', '^(a(b?|c?))*$', '^(a|aa)+$', '^(a?){30}a{30}$', '^(\\w+\\s?)*$', '^(a{1,20}){1,20}$', '^(a|b|ab)*c$', '^(?=a*a*b)', '^(\u{20000}|\u{20000})*$',
+    '^(a|[a-c])*$', '^(\\w+)\\s\\1$', '(?<=a)b', `^${'[a-f]{0,9}x?'.repeat(60)}$`
+  ]) t.notOk(isLinear(pattern), pattern)
+})
+
+test('--collections names the file, and a bad file ends the process with one message', async t => {
+  const server = start(t, {}, { args: ['--collections', fileOf(t, { orders })] })
+  t.same(await (await fetch(`${await server.url}/api/orders`)).json(), [ada])
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+
+  const bad = start(t, { COLLECTIONS_FILE: fileOf(t, { orders: { schema: orders.schema, sed: [] } }) }, { built: true })
+  t.same(await bad.exit, [1, null])
+  t.equal(bad.errors(), 'Invalid collections (COLLECTIONS_FILE):\n  /orders/sed is not a known field\n')
+  t.equal(bad.output(), '')
+})
+
+test('npm run schema prints the SQL for the collections of a file', async t => {
+  const sql = execFileSync('npm', ['run', '--silent', 'schema', '--', fileOf(t, { orders, users: null })], { encoding: 'utf8' })
+  t.match(sql, /create table "orders" \(.*"status" text check \("status" is null or "status" in \('open', 'paid'\)\), "address" text\)/)
+  t.match(sql, "insert into \"orders\" (\"id\", \"quantity\", \"email\", \"status\", \"address\") values ('1', '2', 'ada@example.com', 'open', null)")
+  t.match(sql, 'create table "items"')
+  t.notMatch(sql, '"users"')
+})
