@@ -206,6 +206,13 @@ test('recursive schemas with one reference per alternative are valid', async t =
   t.same((await app.inject({ method: 'POST', url: '/api/trees', payload: { tree: { left: { right: 1 } } } })).json(), invalidBody('body', ['/tree/left/right', 'must match one of the allowed schemas']))
 })
 
+test('uniqueItems compares values, whatever the order of their keys', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { lists: withFields({ set: { type: 'array', uniqueItems: true }, bag: { type: 'array', uniqueItems: false } }) }) })
+  const create = (payload: object) => app.inject({ method: 'POST', url: '/api/lists', payload })
+  t.equal((await create({ set: [1, '1', [1], { a: 1 }, { a: '1' }, null], bag: [1, 1] })).statusCode, 201)
+  for (const set of [[1, 1.0], [[{ a: 1, b: 2 }], [{ b: 2, a: 1 }]]]) t.same((await create({ set })).json(), invalidBody('body', ['/set', 'must not have duplicate items']))
+})
+
 test('patterns that can take super-linear time are found', async t => {
   for (const pattern of [
     '', 'x', '[a-z]+', '\\S', '^[a-z]+$', '^\\d+(\\.\\d+)?$', '^(?=.*\\d)(?!x)(?=.*[a-z]).{8,}$', '^\\p{L}+$', '^\\+?[1-9]\\d{1,14}$', '^[A-Z]{2}[A-Z0-9]{9}\\d$', '^[a-z0-9]+(?:-[a-z0-9]+)*$',

@@ -79,8 +79,28 @@ test('Postman imports the document, and all its requests succeed', { skip: probl
   for (const answer of answers) t.match(answer, / 20[014]$/)
 })
 
-async function serve (t: Test) {
-  const app = build(t)
+test('the client has the types of the collections in a file, as docs/collections.md shows', { skip: typesProblem }, async t => {
+  ensureBuilt()
+  const folder = newFolder(t)
+  const examples = examplesIn('docs/collections.md')
+  writeFileSync(`${folder}/collections.json`, String(examples.find(({ language }) => language === 'json')?.code))
+  const url = await serve(t, { COLLECTIONS_FILE: `${folder}/collections.json` })
+  const { stdout } = await run(`${types}/node_modules/.bin/openapi-typescript`, [`${url}/openapi.json`], { env })
+  writeFileSync(`${folder}/api.ts`, stdout)
+  const code = String(examples.find(({ code }) => code.includes('./api.ts'))?.code).replace('http://127.0.0.1:3000', url)
+  writeFileSync(`${folder}/example.ts`, `${code}\nconsole.log(JSON.stringify(await orders.get(id)))\n// @ts-expect-error\nawait orders.update(id, { status: 'lost' }).catch(error => console.log(error.status))\n`)
+  const paths = { 'fastify-items-users/client': [resolve('dist/src/client/index')] }
+  const compilerOptions = { strict: true, noEmit: true, allowImportingTsExtensions: true, module: 'esnext', moduleResolution: 'bundler', target: 'es2022', lib: ['es2023', 'dom', 'dom.iterable'], types: [], paths }
+  writeFileSync(`${folder}/tsconfig.json`, JSON.stringify({ compilerOptions, files: ['example.ts'] }))
+  const { stdout: faults } = await run(process.execPath, [resolve('node_modules/typescript-7/lib/tsc.js')], { env, cwd: folder }).catch(error => error)
+  t.equal(faults, '')
+  await run(resolve('node_modules/.bin/esbuild'), ['example.ts', '--bundle', '--platform=node', '--format=esm', '--outfile=example.mjs', '--log-level=error'], { env, cwd: folder })
+  const { stdout: output } = await run(process.execPath, ['example.mjs'], { env, cwd: folder })
+  t.equal(output, '{"id":2,"quantity":3,"email":"grace@example.com","status":"paid"}\n400\n')
+})
+
+async function serve (t: Test, settings?: NodeJS.ProcessEnv) {
+  const app = build(t, settings)
   await app.listen({ port: 0, host: '127.0.0.1' })
   return `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`
 }

@@ -1,8 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test, type Test } from 'tap'
 import { Config } from '../../schemas/config.js'
 import { readConfig } from '../../src/config.js'
+import { newFolder } from '../support/folder.js'
 import { build } from '../support/helper.js'
 import { examplesIn, pages } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
@@ -22,6 +23,7 @@ for (const page of pages) {
       if (language !== 'sh') continue
       const expected = examples[n + 1]
       const [, variables] = start.exec(code) ?? []
+      if (code.includes('--collections')) settings = { COLLECTIONS_FILE: fileWith(t, examples.slice(0, n).findLast(({ language }) => language === 'json')?.code) }
       if (variables) {
         settings = Object.fromEntries(variables.split(' ').map(variable => variable.split('=')))
         if (expected?.language === 'text') t.throws(() => readConfig(settings), { message: expected.code })
@@ -68,6 +70,12 @@ test('docs/configuration.md lists every variable with its default and descriptio
   }
   t.equal(page.match(/^\| `[A-Z_]+` \|/gm)?.length, Object.keys(Config.properties).length)
 })
+
+function fileWith (t: Test, content = '') {
+  const file = `${newFolder(t)}/collections.json`
+  writeFileSync(file, content)
+  return file
+}
 
 /** Compares a response with the HTTP response that a page shows. */
 function compare (t: Test, response: Awaited<ReturnType<ReturnType<typeof build>['inject']>>, text: string) {

@@ -71,7 +71,7 @@ test('--help shows the options, all variables with their defaults and units, and
   t.equal(server.errors(), '')
   const help = server.output()
   t.match(help, /^Usage: fastify-items-users \[options\]\n/)
-  for (const option of ['--host HOST', '--port PORT', '--database DATABASE_URL', '-h, --help', '-v, --version']) t.match(help, `\n  ${option} `)
+  for (const option of ['--host HOST', '--port PORT', '--database DATABASE_URL', '--collections COLLECTIONS_FILE', '-h, --help', '-v, --version']) t.match(help, `\n  ${option} `)
   const words = help.replaceAll(/\s+/g, ' ')
   for (const [name, { default: value, description }] of Object.entries(Config.properties)) {
     t.match(words, ` ${name} ${String(description).replaceAll('`', '')}${value === undefined ? '' : ' ('}`)
@@ -117,7 +117,7 @@ test('an invalid option ends the process with one line that says what to do', as
   const server = start(t, {}, { built: true, args: ['--prot', '80'] })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
-  t.equal(server.errors(), "Unknown option '--prot'. The options are --host, --port, --database, --help, --version.\n")
+  t.equal(server.errors(), "Unknown option '--prot'. The options are --host, --port, --database, --collections, --help, --version.\n")
   for (const [args, message] of [
     [['--log-level=debug'], "Unknown option '--log-level'. Set the environment variable LOG_LEVEL instead."],
     [['--port'], "Option '--port <value>' argument missing. The options are"],
