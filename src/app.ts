@@ -18,7 +18,7 @@ import notFound from '../plugins/http/not-found.js'
 import { genReqId, type LoggerOptions } from './logger.js'
 import health from '../plugins/operations/health.js'
 import metrics from '../plugins/operations/metrics.js'
-import { readObject } from '../plugins/seed.js'
+import { readObject, type Seed } from '../plugins/seed.js'
 import stores from '../plugins/stores.js'
 import type { Config } from '../schemas/config.js'
 import connections from './http/connections.js'
@@ -95,7 +95,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 /** The initial records, unless they are those of the collections. */
 function seedOf ({ SEED, SEED_FILE }: Config) {
   if (!SEED) return {}
-  return SEED_FILE === undefined ? undefined : readObject('SEED_FILE', SEED_FILE, '{"items":[],"users":[]}')
+  return SEED_FILE === undefined ? undefined : readObject('SEED_FILE', SEED_FILE, '{"items":[],"users":[]}') as Seed
 }
 
 /** The title of the document, such as `Items, users, and orders`. */
