@@ -85,7 +85,7 @@ test('the client has the types of the collections in a file, as docs/collections
   const examples = examplesIn('docs/collections.md')
   writeFileSync(`${folder}/collections.json`, String(examples.find(({ language }) => language === 'json')?.code))
   const url = await serve(t, { COLLECTIONS_FILE: `${folder}/collections.json` })
-  const { stdout } = await run(`${types}/node_modules/.bin/openapi-typescript`, [`${url}/openapi.json`], { env })
+  const { stdout } = await run(resolve(`${types}/node_modules/.bin/openapi-typescript`), [`${url}/openapi.json`], { env, cwd: folder })
   writeFileSync(`${folder}/api.ts`, stdout)
   const code = String(examples.find(({ code }) => code.includes('./api.ts'))?.code).replace('http://127.0.0.1:3000', url)
   writeFileSync(`${folder}/example.ts`, `${code}\nconsole.log(JSON.stringify(await orders.get(id)))\n// @ts-expect-error\nawait orders.update(id, { status: 'lost' }).catch(error => console.log(error.status))\n`)

@@ -1,7 +1,9 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { newFolder } from '../support/folder.js'
 import { startPostgres } from '../support/postgres.js'
 import { until } from '../support/until.js'
 import { violationOf, type Operation } from './linearizable.js'
@@ -22,6 +24,15 @@ interface User {
 
 const ids = [1, 2, 3]
 
+/** The users, with all operations. */
+const collections = {
+  users: {
+    schema: { type: 'object', required: ['id', 'name'], properties: { id: { type: 'integer' }, name: { type: 'string' } } },
+    idSource: 'client',
+    seed: [{ id: 1, name: 'Ada' }]
+  }
+}
+
 /**
  * Three instances of the service are used at random by some clients while instances are killed and the primary server
  * fails over to its standby. What the clients have seen must be possible with one list that is used by one client after
@@ -34,17 +45,21 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   await primary.query("alter system set synchronous_standby_names = '*'")
   await primary.query('select pg_reload_conf()')
   const proxy = await startSwitch(scope, primary.port)
-  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000' }
+  const file = `${newFolder(scope)}/collections.json`
+  writeFileSync(file, JSON.stringify(collections))
+  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', COLLECTIONS_FILE: file }
   const instances = await Promise.all([1, 2, 3].map(() => serve(scope, env)))
 
   // Transactions take different times, so that they would not commit in the order in which they have inserted.
   await primary.query(`
     create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * 0.02); return null; end';
-    create trigger wait after insert on users for each statement execute function wait()`)
+    create trigger wait after insert or update on users for each statement execute function wait()`)
   const done: Operation[] = ids.map(id => ({ kind: 'append', id, name: id === 1 ? 'Ada' : `first ${id}`, sent: -2, answered: -1 }))
   for (const id of ids.slice(1)) await post(0, { id, name: `first ${id}` })
   const lists: { sent: number, answered: number, users: User[] }[] = []
   const unknown: Record<string, number> = {}
+  /** Names that updates have set. */
+  const updated = new Set<string>()
   let clock = 0
   let names = 0
   const stopping = new AbortController()
@@ -91,7 +106,8 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
       const kind = Math.random()
       if (kind < 0.2) await append(n, id)
       else if (kind < 0.35) await append(n, id, true)
-      else if (kind < 0.6) await removeFirst(n, id)
+      else if (kind < 0.5) await removeFirst(n, id)
+      else if (kind < 0.65) await update(n, id)
       else if (kind < 0.8) await first(n, id)
       else if (kind < 0.95) await list(n)
       else await walk(n)
@@ -116,6 +132,15 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
     done.push(operation)
     const status = await send(n, `/${id}`, { method: 'DELETE' }).then(response => response?.status)
     if (status === 204 || status === 404) answer(operation, status === 204)
+  }
+
+  async function update (n: number, id: number) {
+    const name = `record ${++names}`
+    updated.add(name)
+    const operation: Operation = { kind: 'update', id, name, sent: ++clock, answered: Infinity }
+    done.push(operation)
+    const response = await send(n, `/${id}`, { method: names % 2 ? 'PATCH' : 'PUT', body: JSON.stringify({ name }) })
+    if (response?.status === 200 || response?.status === 404) answer(operation, response.status === 200)
   }
 
   async function first (n: number, id: number) {
@@ -174,7 +199,7 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
     operation.result = result
   }
 
-  /** No record appears before one that was in the list before. */
+  /** No record appears before one that was in the list before. An updated record has another name, in the same place. */
   function checkOrder () {
     ok(lists.length > 5, `${lists.length} lists`)
     for (const later of lists) {
@@ -182,7 +207,10 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
       equal(new Set(names).size, names.length, 'no record is stored twice')
       const earlier = lists.filter(({ answered }) => answered < later.sent).at(-1)?.users ?? []
       const common = earlier.map(({ name }) => name).filter(name => names.includes(name))
-      deepStrictEqual(names.slice(0, common.length), common, 'records keep their order, and new ones are last')
+      deepStrictEqual(names.filter(name => common.includes(name)), common, 'records keep their order')
+      const isCreated = (name: string) => !updated.has(name)
+      const old = common.filter(isCreated)
+      deepStrictEqual(names.filter(isCreated).slice(0, old.length), old, 'new records are last')
     }
   }
 }

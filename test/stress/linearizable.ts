@@ -1,13 +1,13 @@
 /** An operation on the records with one id, which are a queue. A record is known by its unique name. */
 export interface Operation {
-  kind: 'append' | 'removeFirst' | 'first' | 'all'
+  kind: 'append' | 'removeFirst' | 'update' | 'first' | 'all'
   id: number
-  /** The record to append. */
+  /** The record to append, or the new name of the first record. */
   name?: string
   /** When it was sent, and when its response came. Without a response, it may have taken effect at any later time, or never. */
   sent: number
   answered: number
-  /** Whether a record was removed, the first record, or all records, in order. */
+  /** Whether a record was removed or updated, the first record, or all records, in order. */
   result?: boolean | string | string[]
 }
 
@@ -53,7 +53,10 @@ function isRead ({ kind }: Operation) {
 /** The queue after an operation, or nothing if its result would be different. */
 function apply ({ kind, name = '', result, answered }: Operation, queue: string[]): string[] | undefined {
   if (kind === 'append') return [...queue, name]
-  if (kind === 'removeFirst') return answered === Infinity || result === (queue.length > 0) ? queue.slice(1) : undefined
+  if (kind === 'removeFirst' || kind === 'update') {
+    if (answered !== Infinity && result !== (queue.length > 0)) return
+    return kind === 'update' && queue.length > 0 ? queue.with(0, name) : queue.slice(1)
+  }
   if (kind === 'first') return result === queue[0] ? queue : undefined
   return String(result) === String(queue) ? queue : undefined
 }
