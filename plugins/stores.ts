@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { Type } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
@@ -20,7 +21,7 @@ export interface StoresOptions {
    * of a request; or the decorator `stores` of another scope, to share its stores. Default: `memory`.
    */
   store?: string | HostStores | undefined
-  /** Maximum time for a database operation, in milliseconds. Default: 5000. */
+  /** Maximum time for the database operations of a request, in milliseconds. Default: 5000. */
   databaseTimeout?: number | undefined
   /** Maximum number of connections to PostgreSQL. Default: 10. */
   databasePoolSize?: number | undefined
@@ -44,15 +45,28 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
 
   async function databaseStores (address: string) {
     const outages = logOutages(app.log)
+    const deadlines = new AsyncLocalStorage<number>()
+    const timeout = databaseTimeout ?? databaseDefaults.timeout
     const engine = await orStartupError(() => openEngine(address, {
-      timeout: databaseTimeout ?? databaseDefaults.timeout,
+      timeout,
       poolSize: databasePoolSize ?? databaseDefaults.poolSize,
+      timeLeft () {
+        const deadline = deadlines.getStore()
+        return deadline && deadline - Date.now()
+      },
+      onWarning: message => app.log.warn(message),
       onUnavailable: cause => outages.failed(cause, engine.check)
     }))
     const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
     const opened = new Map<string, { schema: string, store: Store<HasId> }>()
     const { recordsOf, assertValid } = checkedSeed(seed)
     const stores = { open }
+    if (address.startsWith('postgres')) {
+      // A request may need several operations. Together, they have the time of one.
+      app.addHook('preHandler', function startTimeout (_request, _reply, done) {
+        deadlines.run(Date.now() + timeout, done)
+      })
+    }
     app.addHook('onReady', async function startEngine () {
       assertValid()
       await orStartupError(async () => engine.start())

@@ -59,7 +59,7 @@ export const Config = Type.Object({
     default: databaseDefaults.timeout,
     minimum: 1,
     maximum: 600_000,
-    description: 'Maximum time for a database operation, in milliseconds'
+    description: 'Maximum time for the database operations of a request, in milliseconds'
   }),
   DATABASE_POOL_SIZE: Type.Integer({
     default: databaseDefaults.poolSize,

@@ -10,7 +10,7 @@ import type { EngineOptions } from './store.js'
 import { lock } from './postgres-statements.js'
 
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
-export async function connectPostgres (url: string, { timeout, poolSize, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
+export async function connectPostgres (url: string, { timeout, poolSize, timeLeft, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
   checkUrl(url)
   const { default: pg } = await loadOptional('pg', 'store', () => import('pg'))
   // pg returns a bigint as text. Our values are safe integers, so they become numbers.
@@ -97,16 +97,16 @@ export async function connectPostgres (url: string, { timeout, poolSize, onUnava
     const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
     try {
       // The first statement determines what the transaction sees.
-      await withTimeout(client.query(`
+      await client.query(`
         begin isolation level repeatable read read only;
         set local statement_timeout = ${timeout};
         set local idle_in_transaction_session_timeout = ${timeout * stalledListTimeouts * 2};
-        select 1`).catch(fail))
+        select 1`).catch(fail)
     } catch (error) {
       free()
       throw error
     }
-    return { free, select: async (config: pg.QueryArrayConfig) => (await withTimeout(client.query<Row>(unnamed(config)).catch(fail))).rows }
+    return { free, select: async (config: pg.QueryArrayConfig) => (await client.query<Row>(unnamed(config)).catch(fail)).rows }
   }
 
   /** A connection from a pool. If the server does not allow more connections, it waits for one. */
@@ -124,17 +124,17 @@ export async function connectPostgres (url: string, { timeout, poolSize, onUnava
     }
   }
 
-  /** Waits for a result, not longer than the timeout. */
-  async function withTimeout<R> (pending: Promise<R>) {
+  /** Waits for a result, not longer than the timeout of the request or the operation. */
+  async function withTimeout<R> (pending: Promise<R>, limit = timeLeft?.() ?? timeout) {
     let timer: NodeJS.Timeout | undefined
-    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, timeout) })
+    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, limit) })
       .then(() => fail(new Error(`The database did not answer within ${timeout} ms`)))
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }
 
   /** Converts errors that may be temporary. Rejected data, invalid statements and internal errors of the server are not. */
   function fail (error: unknown): never {
-    if (isRefusal(error) || /^(42|XX)/.test(codeOf(error))) throw error
+    if (isRefusal(error) || /^(23|42|XX)/.test(codeOf(error))) throw error
     onUnavailable?.(error)
     throw new StoreUnavailableError(error)
   }
@@ -185,22 +185,23 @@ async function rejectReadOnly (client: pg.ClientBase) {
   if (row?.[0] === 'on') throw new ReadOnlyError('The server in the option store is read-only (a standby)')
 }
 
-/** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. */
+/** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. A socket needs no host. */
 function checkUrl (url: string) {
-  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.')
-  if (!URL.canParse(url)) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
+  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.')
+  if (!URL.canParse(url.replace('@/', '@localhost/'))) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
 }
 
 function unnamed (config: pg.QueryArrayConfig) {
   return { ...config, name: undefined }
 }
 
-/** Asks the server to cancel the statement of a TCP connection. Closing the connection alone would not stop it. */
+/** Asks the server to cancel the statement of a connection. Closing the connection alone would not stop it. */
 function cancel (client: pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }) {
   const { host = '', port = 0, processID = 0, secretKey = 0 } = client
   const request = Buffer.alloc(16)
   for (const [n, value] of [16, 80877102, processID, secretKey].entries()) request.writeInt32BE(value, n * 4)
-  connectSocket(port, host).on('error', () => {}).end(request)
+  const socket = host.startsWith('/') ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host)
+  socket.on('error', () => {}).end(request)
 }
 
 function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {

@@ -1,4 +1,6 @@
+import { Readable } from 'node:stream'
 import type pg from 'pg'
+import { StartupError } from '../startup.js'
 import { batch } from './batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError, StoreUnavailableError } from './errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
@@ -33,7 +35,7 @@ interface Opened {
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
-  const { timeout, onUnavailable } = options
+  const { timeout, onUnavailable, onWarning } = options
   const opened: Opened[] = []
   const { start, read, write, openSnapshot, withTimeout, usage, close: closeConnections } = await connectPostgres(url, options, prepare)
   const cleanup = keyCleanup(async function removeExpiredKeys () {
@@ -45,8 +47,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
   const probeOnce = batch(async function probeForAll (calls: undefined[]) {
     const results = await write(probe(opened.map(({ table }) => table), timeout))
-    const [lacking] = [results].flat().at(-1)?.rows ?? []
-    if (lacking) throw new Error(`The role in DATABASE_URL lacks a privilege for the table ${lacking.name}`)
+    const [lacking] = [results].flat().slice(-1).flatMap(({ rows }) => rows)
+    if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking.name}`)
     return calls
   })
 
@@ -182,7 +184,17 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }
 
     async function page (limit: number, after = 0) {
-      const page = await withTimeout(shortPage(async (...values) => (await read({ ...selectPiece, values })).rows.map(decoded), limit, after))
+      const pending = readPage(limit, after)
+      try {
+        return await withTimeout(pending)
+      } catch (error) {
+        pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
+        throw error
+      }
+    }
+
+    async function readPage (limit: number, after: number) {
+      const page = await shortPage(async (...values) => (await read({ ...selectPiece, values })).rows.map(decoded), limit, after)
       return page ?? longPage(await snapshot(), limit, after)
     }
 
@@ -212,7 +224,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
           const { rows } = await write({ ...isKeyed ? keyed : plain, values })
           const rowsByPlace = new Map(rows.map(row => [Number(row[0]) - 1, row]))
           for (const [n, insert] of part.entries()) {
-            const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n) ?? [] : [n, (insert.record as T).id, true]
+            const [, id, isInserted] = isNumbered ? rowsByPlace.get(n) ?? [] : [n, (insert.record as T).id, !rowsByPlace.has(n)]
             if (id === undefined) outcomes.set(insert, new NoIdLeftError())
             else if (isInserted) outcomes.set(insert, encode({ ...insert.record, id }))
             else used.push(insert)
@@ -245,8 +257,11 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   /** Creates or upgrades all tables, and checks the privileges of the role. */
   async function prepare (client: pg.Client) {
     const query = async (sql: string) => (await client.query(sql)).rows
-    const [row] = await query("select to_regclass('collections') is null as \"isNew\"")
-    const created = await migrate(query, row.isNew, postgresTables, opened.map(({ table }) => table))
+    const [{ encoding, commit, collections }] = await query(`
+      select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit, to_regclass('collections') as collections`)
+    if (encoding !== 'UTF8') throw new StartupError(`The database in the option store has the encoding ${encoding}. Create a database with the encoding UTF8.`)
+    if (commit === 'off') onWarning?.('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
+    const created = await migrate(query, collections === null, postgresTables, opened.map(({ table }) => table))
     for (const { table, fill } of opened) if (created.includes(table.name)) await fill(client)
     await query('explain delete from idempotency_keys')
     for (const { text, values } of opened.flatMap(({ statements }) => statements)) await client.query(`explain ${text}`, values)
@@ -254,7 +269,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
   async function check () {
     try {
-      await withTimeout(probeOnce(undefined))
+      await withTimeout(probeOnce(undefined), timeout)
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error
       onUnavailable?.(error)

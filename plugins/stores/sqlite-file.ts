@@ -132,7 +132,7 @@ export async function createFile (path: string) {
 async function makeFolder (folder: string): Promise<void> {
   if (existsSync(folder)) return
   await makeFolder(dirname(folder))
-  await mkdir(folder)
+  await mkdir(folder).catch(error => { if (!existsSync(folder)) throw error }) // another app may have created it meanwhile
 }
 
 /** The files that this process uses, and how often. */
@@ -175,7 +175,7 @@ export function canShare (connection: Connection) {
 function removeLock (file: string, lock: Connection) {
   try {
     lock.exec('rollback; begin exclusive')
-    rmSync(file, { force: true })
+    for (const name of [file, `${file}-journal`]) rmSync(name, { force: true })
   } catch {
     // Another process holds the lock too, or the folder is gone.
   }

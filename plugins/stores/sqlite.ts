@@ -20,9 +20,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   const connect = await loadDriver()
   await createFile(path)
   const release = lockFile(path, connect)
-  const connection = connect(path, busyTimeout)
-  await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'))
-  connection.exec('pragma synchronous = full')
+  const connection = await openFile()
   const inode = inodeOf(path)
   let walInode: number | undefined
   const opened: Pick<ReturnType<typeof sqliteStore>, 'table' | 'fill' | 'prepare'>[] = []
@@ -77,6 +75,19 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     walInode = inodeOf(`${path}-wal`)
   }
 
+  async function openFile () {
+    const connection = connect(path, busyTimeout)
+    try {
+      await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'))
+      connection.exec('pragma synchronous = full')
+      return connection
+    } catch (error) {
+      connection.close()
+      release()
+      throw error
+    }
+  }
+
   function openSnapshot (prepare: Parameters<Database['openSnapshot']>[0]): Snapshot {
     const reader = idleReaders.at(-1) ?? newReader()
     if (!reader.isTransaction) reader.exec('begin')
@@ -98,13 +109,13 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     }
   }
 
-  /** Opens a connection for a list. Connections are reused, because libsql closes one only when its statements are collected. */
+  /** Opens a connection for a list. The file is attached, because libsql keeps its main file open until all statements are collected. */
   function newReader () {
     if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
     checkFiles()
-    const reader = connect(path, busyTimeout)
+    const reader = connect(':memory:', busyTimeout)
+    reader.exec(`attach '${path.replaceAll("'", "''")}' as file; pragma file.cache_size = -256`)
     readers++
-    reader.exec('pragma cache_size = -256')
     idleReaders.push(reader)
     return reader
   }
@@ -144,8 +155,17 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
 
   async function close () {
     await cleanup.stop()
-    connection.exec('pragma wal_checkpoint(truncate)') // moves everything from the WAL to the file
-    for (const open of [connection, ...idleReaders]) open.close()
+    for (const reader of idleReaders) {
+      reader.exec('detach file')
+      reader.close()
+    }
+    try {
+      checkFiles()
+      connection.exec('pragma journal_mode = delete') // moves everything from the WAL to the file, and removes the WAL
+    } catch {
+      // Others use the file, or have replaced it.
+    }
+    connection.close()
     release()
   }
 

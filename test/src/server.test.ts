@@ -77,7 +77,7 @@ test('--help shows the options, all variables with their defaults and units, and
     t.match(words, ` ${name} ${String(description).replaceAll('`', '')}${value === undefined ? '' : ' ('}`)
     if (value !== undefined) t.match(words, `default: ${value})`)
   }
-  t.match(words, 'Maximum time for a database operation, in milliseconds (default: 5000)')
+  t.match(words, 'Maximum time for the database operations of a request, in milliseconds (default: 5000)')
   t.match(words, '(one of client, server; default: client)')
   t.match(help, /\nExamples:\n {2}fastify-items-users --port 8080\n/)
   t.ok(help.split('\n').every(line => line.length <= 80))

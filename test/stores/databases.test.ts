@@ -1,6 +1,7 @@
 import { equal } from 'node:assert/strict'
 import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Type } from '@sinclair/typebox'
 import { openEngine } from '../../plugins/stores.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { item, onDatabases, onPostgres, things } from '../support/databases.js'
@@ -198,6 +199,36 @@ onDatabases('a missing table is answered with 500', async (t, { url, sql }) => {
     const response = await app.inject(request)
     t.equal(response.statusCode, 500)
     t.equal(response.body, '{"detail":"Internal server error"}')
+  }
+})
+
+onDatabases('a column that another program has added without a default value is answered with 500', async (t, { url, sql }) => {
+  const app = build(t, { DATABASE_URL: url })
+  await app.ready()
+  const position = url.startsWith('sqlite') ? 'integer primary key autoincrement' : 'bigint generated always as identity primary key'
+  await sql('drop table users')
+  await sql(`create table users (position ${position}, id bigint not null, name text not null, team text not null)`)
+  t.equal((await app.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name: 'Ada' } })).statusCode, 500)
+})
+
+onDatabases('other programs cannot store what a list cannot return', async (t, { url, sql }) => {
+  const engine = await openEngine(url, databaseDefaults)
+  t.teardown(engine.close)
+  const schema = Type.Object({ ...things.schema.properties, colour: Type.Union([Type.Literal('red'), Type.Literal("it's")]), size: Type.Optional(Type.Integer()) })
+  const store = await opened(engine, { ...things, schema, seed: [] })
+  const isSqlite = url.startsWith('sqlite')
+  const good = { id: '1', name: "'x'", price: '1', colour: "'red'", size: '1' }
+  for (const bad of [
+    { id: 'null' }, { id: '9007199254740992' }, { name: 'null' }, { price: 'null' }, { colour: "'green'" }, { size: '-9007199254740992' },
+    ...isSqlite
+      ? [{ price: '1e999' }, { price: '-1e999' }, { id: "'x'" }, { id: '1.5' }, { name: "x'ff'" }, { price: "'x'" }, { size: "'x'" }]
+      : [{ price: "'Infinity'" }, { price: "'-Infinity'" }, { price: "'NaN'" }]
+  ]) await t.rejects(insert({ ...good, ...bad }), { message: /constraint/i }, JSON.stringify(bad))
+  await insert({ ...good, colour: "'it''s'", size: 'null' })
+  t.same(JSON.parse(String(await store.list())), [{ id: 1, name: 'x', price: 1, colour: "it's" }])
+
+  async function insert (values: object) {
+    await sql(`insert into things (${Object.keys(values)}) values (${Object.values(values)})`)
   }
 })
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
-import { copyFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
+import { dirname } from 'node:path'
 import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import { canShare } from '../../plugins/stores/sqlite-file.js'
@@ -17,16 +18,45 @@ import { openSqlite } from '../support/sql.js'
 import { until } from '../support/until.js'
 
 test('on SQLite, after a shutdown everything is in one file, whatever its name', async t => {
-  const folder = newFolder(t)
-  for (const name of ['items.db', ':memory:', 'file:items?mode=memory', 'http:items']) {
+  for (const name of ['items.db', ':memory:', 'file:items?mode=memory', 'http:items', "o'clock"]) {
+    const folder = newFolder(t)
     const app = build(t, { DATABASE_URL: `sqlite:${folder}/${name}` })
-    await app.inject({ method: 'POST', url: '/api/items', payload: item(7) })
+    await Promise.all(Array.from({ length: 1200 }, (_, n) => app.inject({ method: 'POST', url: '/api/items', payload: item(n + 7) })))
+    t.equal((await app.inject('/api/items')).json().length, 1201, 'a long list has its own connection')
     await app.close()
+    t.same(readdirSync(folder), [name])
     copyFileSync(`${folder}/${name}`, `${folder}/copy.db`)
     const copy = build(t, { DATABASE_URL: `sqlite:${folder}/copy.db` })
     t.same((await copy.inject('/api/items/7')).json(), item(7), name)
     await copy.close()
   }
+})
+
+test('on SQLite, a file that is not a database is left unchanged, and is not locked', async t => {
+  const path = `${newFolder(t)}/items.db`
+  writeFileSync(path, 'no database'.repeat(100))
+  for (let n = 0; n < 2; n++) await t.rejects(openEngine(`sqlite:${path}`, databaseDefaults), { message: 'file is not a database' })
+  t.same(readdirSync(dirname(path)), ['items.db'])
+  rmSync(path)
+  await (await openEngine(`sqlite:${path}`, databaseDefaults)).close()
+})
+
+test('on SQLite, apps with files in one new folder start at the same time', async t => {
+  const folder = `${newFolder(t)}/new/folder`
+  const engines = await Promise.all(['a', 'b', 'c'].map(name => openEngine(`sqlite:${folder}/${name}.db`, databaseDefaults)))
+  for (const { close } of engines) await close()
+  t.same(readdirSync(folder), ['a.db', 'b.db', 'c.db'])
+})
+
+test('on SQLite, an app can be closed while another one uses the file', async t => {
+  const path = `${newFolder(t)}/items.db`
+  const first = build(t, { DATABASE_URL: `sqlite:${path}` })
+  const second = build(t, { DATABASE_URL: `sqlite:${path}` })
+  await Promise.all([first.ready(), second.ready()])
+  await first.close()
+  t.equal((await second.inject({ method: 'POST', url: '/api/items', payload: item(7) })).statusCode, 201)
+  await second.close()
+  t.same((await build(t, { DATABASE_URL: `sqlite:${path}` }).inject('/api/items/7')).json(), item(7))
 })
 
 test('on SQLite, a rollback fails the whole batch, and nothing of it is stored', async t => {
@@ -207,7 +237,7 @@ test('a database that cannot be opened is a startup error that is clear and does
     ['sqlite://data/items.db', 'The option store is ambiguous. Use sqlite:data/items.db for a relative path, or sqlite:/data/items.db for an absolute path.'],
     ['sqlite::memory:', 'sqlite::memory: is not supported. Set the option store to memory.'],
     ['postgres://ada:sesame@[/items', 'The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.'],
-    ['postgres://ada:sesame@one,two:5433/items', 'The option store must have one host, because the driver does not support several. Use a proxy or a DNS name that leads to the primary.'],
+    ['postgres://ada:sesame@one,two:5433/items', 'The option store must have one host, because the driver does not support several. Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.'],
     ...user ? [[`${user}sesame${rest}`, 'Cannot open the database in the option store: password authentication failed for user "ada"']] as const : [],
     ...postgres ? [[postgres.url.replace(/postgres$/, 'nowhere'), 'Cannot open the database in the option store: database "nowhere" does not exist']] as const : []
   ] as const) {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { chownSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import pg from 'pg'
@@ -12,10 +12,12 @@ import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
 import { schemaSql } from '../../scripts/schema-sql.js'
 import { item, onPostgres, things, unavailable } from '../support/databases.js'
+import { cert, key } from '../support/certificate.js'
 import { opened } from '../support/engines.js'
 import { build } from '../support/helper.js'
 import { startPostgres } from '../support/postgres.js'
 import { start } from '../support/process.js'
+import { startProxy } from '../support/proxy.js'
 import { until } from '../support/until.js'
 import { startSwitch } from '../stress/history.js'
 
@@ -354,6 +356,78 @@ onPostgres('what can never work fails at startup, and what is not reachable is t
   }
   await t.rejects(openEngine('postgres://one,two/items', databaseDefaults), { code: 'ERR_STARTUP' })
   await t.rejects(openEngine('postgres://[/items', databaseDefaults), { code: 'ERR_STARTUP' })
+})
+
+onPostgres('a database whose encoding is not UTF8 is rejected, and asynchronous commits are logged', async (t, server) => {
+  await server.query("create database latin encoding 'LATIN1' template template0")
+  await t.rejects(async () => build(t, { DATABASE_URL: server.url.replace(/postgres$/, 'latin') }).ready(), {
+    code: 'ERR_STARTUP', message: 'The database in the option store has the encoding LATIN1. Create a database with the encoding UTF8.'
+  })
+  const lines: string[] = []
+  const url = `${server.database()}%20-csynchronous_commit%3Doff`
+  await build(t, { DATABASE_URL: url, LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line).msg) }).ready()
+  t.same(lines, ['synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes'])
+  const engine = await openEngine(url, databaseDefaults) // without a log
+  t.teardown(engine.close)
+  await engine.start()
+})
+
+onPostgres('all operations of a request together have the time of one', async (t, server) => {
+  const proxy = await startProxy(t, server.database())
+  const app = build(t, { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000' })
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+  proxy.delay = 600
+  t.equal((await app.inject('/api/items')).statusCode, 503, 'a list needs two queries')
+})
+
+onPostgres('a long list that is opened too late is closed', async (t, server) => {
+  const proxy = await startProxy(t, server.database())
+  const engine = await openEngine(proxy.url, { timeout: 4000, poolSize: 2 })
+  t.teardown(engine.close)
+  const store = await opened<Item>(engine, { ...collection, seed: Array.from({ length: 1500 }, (_, n) => item(n)) })
+  await text(Readable.from(await store.list()))
+  proxy.delay = 2400
+  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await until(() => engine.connections?.().lists?.used === 0, 24) // a list that nobody reads is closed after 48 seconds
+})
+
+onPostgres('a Unix socket is used as libpq does, also to cancel a query', async (t, server) => {
+  const { search } = new URL(server.database())
+  const url = `postgres://ada:open%20sesame@/postgres${search}&host=${server.data}&port=${server.port}`
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '500' })
+  t.equal((await app.inject('/api/items/1')).statusCode, 200)
+  const lock = new pg.Client(url)
+  await lock.connect()
+  await lock.query('begin; lock table items')
+  t.equal((await app.inject('/api/items/1')).statusCode, 503)
+  await until(async () => (await server.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length === 0)
+  await lock.end()
+})
+
+onPostgres('a server with TLS is verified with a certificate of its own', async t => {
+  const server = await startPostgres(t)
+  if (!server) return
+  const file = `${server.data}/server.crt`
+  writeFileSync(file, cert)
+  writeFileSync(`${server.data}/server.key`, key, { mode: 0o600 })
+  const { uid, gid } = statSync(server.data)
+  chownSync(`${server.data}/server.key`, uid, gid)
+  await server.query('alter system set ssl = on')
+  await server.query('select pg_reload_conf()')
+  await until(async () => (await server.query('show ssl'))[0]?.ssl === 'on')
+  t.ok(await isEncrypted('sslmode=no-verify'))
+  t.ok(await isEncrypted(`sslmode=verify-full&sslrootcert=${file}`))
+  t.notOk(await isEncrypted('sslmode=disable'))
+  t.notOk(await isEncrypted(''))
+  await t.rejects(isEncrypted('sslmode=verify-full'), { message: 'Cannot open the database in DATABASE_URL: self-signed certificate' })
+
+  async function isEncrypted (parameters: string) {
+    const app = build(t, { DATABASE_URL: `${server?.url}?${parameters}` })
+    t.equal((await app.inject('/api/items')).statusCode, 200)
+    const rows = await server?.query("select ssl from pg_stat_ssl join pg_stat_activity using (pid) where application_name = 'fastify-items-users'")
+    await app.close()
+    return rows?.every(({ ssl }) => ssl)
+  }
 })
 
 test('deploy/postgresql.sql is up to date', async t => {

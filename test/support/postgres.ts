@@ -54,11 +54,11 @@ async function start (folder: string, shared = false) {
   let server: ChildProcess
   if (!shared) process.once('exit', () => server.kill('SIGQUIT'))
   await run()
-  return { ...await withSchemas(url), port, run, signal, stop, crash, remove, startStandby }
+  return { ...await withSchemas(url), port, data, run, signal, stop, crash, remove, startStandby }
 
   /** Starts the server and waits until it answers. */
   async function run () {
-    const settings = ['listen_addresses=127.0.0.1', `port=${port}`, 'unix_socket_directories=', 'max_connections=200', 'fsync=on']
+    const settings = ['listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${data}`, 'max_connections=200', 'fsync=on']
     server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder, detached: shared })
     if (shared) server.unref()
     while (!await query('select 1', url).then(() => true, () => false)) {
