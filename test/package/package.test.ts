@@ -21,11 +21,12 @@ const [tarball]: [{ filename: string, files: { path: string }[] }] = JSON.parse(
 
 test('the package contains only what users need', async t => {
   const files = tarball.files.map(({ path }) => path)
-  const expected = /^(dist\/(src|plugins|schemas)\/.+\.(js|d\.ts)|dist\/redoc\/.+|openapi\.json|package\.json|README\.md|LICENSE)$/
+  const expected = /^(dist\/(src|plugins|schemas)\/.+\.(js|d\.ts)|dist\/redoc\/.+|(docs|bench)\/[\w-]+\.(md|png|svg)|[A-Z]+\.md|openapi\.json|package\.json|LICENSE)$/
   t.same(files.filter(file => !expected.test(file)), [])
   for (const file of ['dist/src/index.js', 'dist/src/index.d.ts', 'dist/src/server.js', 'dist/src/client/index.js', 'dist/src/client/index.d.ts', 'dist/redoc/redoc.standalone.js', 'openapi.json']) {
     t.ok(files.includes(file), file)
   }
+  for (const [, link = ''] of readFileSync('README.md', 'utf8').matchAll(/\]\((?!https?:|#)([^)#]+)/g)) t.ok(files.includes(link), `README.md: ${link}`)
   for (const [path, target] of Object.entries<string | object>(manifest.exports)) {
     if (typeof target === 'object') t.equal(Object.keys(target)[0], 'types', `${path} has its types first`)
     t.match(readFileSync('docs/package.md', 'utf8'), `| \`fastify-items-users${path.slice(1)}\` |`)

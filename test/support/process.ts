@@ -19,6 +19,8 @@ export interface How {
   /** The file to run instead of the server. */
   entry?: string
   flags?: string[]
+  /** Another runtime than this Node. */
+  runtime?: string
   /** Options of the command line. */
   args?: string[]
   /** Runs `npm start` instead. */
@@ -30,7 +32,7 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
   const entry = how.entry ? [how.entry] : how.folder ? [`--import=${resolve('test/support/typescript.js')}`, 'src/server.ts'] : how.built ? built : source
-  const [command, ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [process.execPath, ...imports, ...how.flags ?? [], ...entry]
+  const [command, ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [how.runtime ?? process.execPath, ...imports, ...how.flags ?? [], ...entry]
   const child = spawn(command, [...args, ...how.args ?? []], {
     cwd: how.folder,
     env: { ...process.env, ...how.built && uncovered, PORT: '0', DOCS: 'false', ...env }
