@@ -47,8 +47,8 @@ export function addExamples (operation: Operation, schemas: Schemas) {
     for (const media of Object.values(body?.content ?? {})) if (example) media.example = example
   }
 
-  // Swagger UI fills the example of a parameter in, but the example of an Idempotency-Key fits only one request.
-  for (const parameter of parameters.filter(parameter => parameter.in === 'header' && parameter.example !== undefined)) {
+  // Swagger UI fills the example of a parameter in, but these are optional, and the example of an Idempotency-Key fits only one request.
+  for (const parameter of parameters.filter(parameter => parameter.in !== 'path' && parameter.example !== undefined)) {
     parameter.schema.examples = [parameter.example]
     delete parameter.example
   }

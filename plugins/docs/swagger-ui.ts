@@ -24,8 +24,10 @@ interface SwaggerUiOptions extends PageOptions {
 /** Serves Swagger UI. */
 const swaggerUiPage: FastifyPluginAsync<SwaggerUiOptions> = async function swaggerUiPage (app, options) {
   const { path, title, contentSecurityPolicy, document, files } = options
-  app.addHook('onSend', async function completeHead (_request, reply, body) {
-    return String(reply.getHeader('content-type')).startsWith('text/html') ? String(body).replace('</head>', `${head}</head>`) : body
+  app.addHook('onSend', async function completePage (_request, _reply, body) {
+    if (typeof body !== 'string') return body
+    // The page would load a copy of the document, and show its address.
+    return body.replace('</head>', `${head}</head>`).replace("resolveUrl('./json')", `resolveUrl('${relative(path, document)}')`)
   })
   app.register(assets)
   app.register(import('@fastify/swagger-ui'), {
@@ -35,8 +37,8 @@ const swaggerUiPage: FastifyPluginAsync<SwaggerUiOptions> = async function swagg
     staticCSP: contentSecurityPolicy,
     theme: { title },
     // (The types expect a `Response` here, but Swagger UI passes its own object.)
-    uiConfig: { persistAuthorization: true, responseInterceptor: showAddress } as object,
-    // The page loads its own copy of the document, from its own path.
+    uiConfig: { persistAuthorization: true, requestInterceptor: loadRelative, responseInterceptor: showAddress } as object,
+    // The copies at /docs/json and /docs/yaml have their own path.
     transformSpecification: ({ servers, ...copy }) => ({ ...copy, servers: servers.map(fromPage) }),
     transformSpecificationClone: false
   })
@@ -52,12 +54,18 @@ function relative (from: string, to: string) {
   return posix.relative(from, to) || '.'
 }
 
+/** Loads the document with relative server URLs. This function runs in the browser. */
+export function loadRelative (request: { url: string, loadSpec?: boolean }) {
+  if (request.loadSpec) request.url += '?relative'
+  return request
+}
+
 /**
  * Makes the server URLs of the document absolute, so that the page shows the address of the service. This function runs
  * in the browser, which is the only one that knows the address behind a proxy.
  */
 export function showAddress (response: { url: string, text: string }) {
-  if (!response.url.endsWith('/json')) return response
+  if (!response.url.endsWith('?relative')) return response
   const document = JSON.parse(response.text)
   for (const server of document.servers) server.url = new URL(server.url, response.url).href.replace(/\/$/, '')
   response.text = JSON.stringify(document)

@@ -412,15 +412,9 @@ export interface operations {
     listItems: {
         parameters: {
             query?: {
-                /**
-                 * @description Maximum number of records on the page; without it, all records are returned
-                 * @example 100
-                 */
+                /** @description Maximum number of records on the page; without it, all records are returned */
                 limit?: number;
-                /**
-                 * @description Cursor from the `Link` header of the previous page
-                 * @example MA
-                 */
+                /** @description Cursor from the `Link` header of the previous page */
                 after?: string;
             };
             header?: {
@@ -865,15 +859,9 @@ export interface operations {
     listUsers: {
         parameters: {
             query?: {
-                /**
-                 * @description Maximum number of records on the page; without it, all records are returned
-                 * @example 100
-                 */
+                /** @description Maximum number of records on the page; without it, all records are returned */
                 limit?: number;
-                /**
-                 * @description Cursor from the `Link` header of the previous page
-                 * @example MA
-                 */
+                /** @description Cursor from the `Link` header of the previous page */
                 after?: string;
             };
             header?: {

@@ -12,7 +12,7 @@ import Fastify from 'fastify'
 import type { BrowserContextOptions, Page } from 'playwright-core'
 import { test, type Test } from 'tap'
 import itemsUsers, { docs } from '../../src/index.js'
-import { showAddress } from '../../plugins/docs/swagger-ui.js'
+import { loadRelative, showAddress } from '../../plugins/docs/swagger-ui.js'
 import { ensureBuilt } from '../support/built.js'
 import { launchFor } from '../support/browser.js'
 import { newFolder } from '../support/folder.js'
@@ -146,10 +146,12 @@ test('the document is generated and compressed once for each format, coding and 
 })
 
 test('Swagger UI resolves the server URLs of the document, and leaves other responses as they are', async t => {
-  const text = '{"servers":[{"url":".."},{"url":"https://example.com/v1"}]}'
-  const { text: resolved } = showAddress({ url: 'http://127.0.0.1/some/where/docs/json', text })
+  const text = '{"servers":[{"url":"."},{"url":"https://example.com/v1"}]}'
+  const { text: resolved } = showAddress({ url: 'http://127.0.0.1/some/where/openapi.json?relative', text })
   t.same(JSON.parse(resolved).servers, [{ url: 'http://127.0.0.1/some/where' }, { url: 'https://example.com/v1' }])
   t.equal(showAddress({ url: 'http://127.0.0.1/api/items', text }).text, text)
+  t.same(loadRelative({ url: '/openapi.json', loadSpec: true }).url, '/openapi.json?relative')
+  t.same(loadRelative({ url: '/api/items' }).url, '/api/items')
 })
 
 test('two API versions are separate groups', async t => {
@@ -270,6 +272,10 @@ test('in a browser', { timeout: 120_000 }, async t => {
       ].join(' ')))
       t.same(shown.sort(), Object.keys(operations).sort())
       t.equal(await page.inputValue('.servers select'), base, 'the server has its address')
+      t.equal(await page.inputValue('.download-url-input'), `${base}/openapi.json`, 'the bar shows the document')
+      await page.click('#operations-items-listItems .opblock-summary-control')
+      await page.click('#operations-items-listItems .try-out__btn')
+      t.equal(await page.locator('#operations-items-listItems .parameters input:placeholder-shown').count(), 3, 'its parameters are empty')
       t.same(await look(page, '.title', '.swagger-ui'), options)
 
       const before = (await app.inject('/api/items')).json().length
