@@ -241,7 +241,7 @@ test('the workflow runs the test command of the README on all supported versions
   const { test, image } = workflow?.jobs ?? {}
   t.same(await lintWorkflow(read('.github/workflows/ci.yml')), [], 'actionlint finds no problems')
   const steps = (job: typeof test) => job?.steps.flatMap(({ run = [] }) => run) ?? []
-  const command = examplesIn('README.md').find(({ section, code }) => section === 'Quick start' && code.endsWith('npm test'))?.code
+  const command = examplesIn('README.md').find(({ section, code }) => section === 'Testing' && code.endsWith('npm test'))?.code
   t.ok(steps(test).includes(String(command)), String(command))
   t.ok(steps(image).includes('scripts/check-image'))
   for (const { uses } of [test, image].flatMap(job => job?.steps ?? [])) if (uses) t.match(uses, /^[\w/-]+@[\da-f]{40}$/, 'a hash pins the action')
