@@ -102,8 +102,8 @@ function hintFor (args: string[]) {
 function helpText () {
   return `Usage: fastify-items-users [options]
 
-Serves items, users and your own collections over HTTP. Environment variables configure the service,
-and options override them.
+Serves items, users and your own collections over HTTP. Environment variables
+configure the service, and options override them.
 
 Options:
 ${table([

@@ -35,7 +35,7 @@ export function isLinear (source: string) {
   if (!alternatives.every(({ elements: [start] }) => start?.type === 'Assertion' && start.kind === 'start')) {
     // The search for a match begins at every character.
     const start = position('[^]')
-    next[start]?.push(start, ...whole.first)
+    connect([start], [start, ...whole.first])
   }
   return isSupported && !isAmbiguous(next, lettersOf(classes, characters))
 
@@ -114,14 +114,14 @@ const samples = Array.from({ length: 0x3000 + 0x4400 }, (_, n) => n < 0x3000 ? n
 
 /** Returns the letters of each class. Characters that are in the same classes are one letter. */
 function lettersOf (classes: string[], characters: Iterable<number>) {
-  const tests = new Map([...new Set(classes)].map(source => [source, { test: new RegExp(`^${source}$`, 'u'), letters: new Set<string>() }]))
+  const tests = [...new Set(classes)].map(source => ({ source, test: new RegExp(`^${source}$`, 'u'), letters: new Set<string>() }))
   for (const character of characters) {
     const text = String.fromCodePoint(character)
-    const found = [...tests.values()].filter(({ test }) => test.test(text))
-    const letter = found.map(({ test }) => test.source).join(' ')
+    const found = tests.filter(({ test }) => test.test(text))
+    const letter = found.map(({ source }) => source).join(' ')
     for (const { letters } of found) letters.add(letter)
   }
-  return classes.map(source => tests.get(source)?.letters ?? new Set<string>())
+  return classes.map(source => new Set(tests.find(test => test.source === source)?.letters))
 }
 
 /**
@@ -137,12 +137,12 @@ function isAmbiguous (next: number[][], letters: Set<string>[]) {
 
   function isGrowing (q: number, p: number) {
     const seen = new Set<string>()
-    const queue = [[q, q, p]]
-    for (const [x = 0, y = 0, z = 0] of queue) {
-      for (const a of next[x] ?? []) {
-        for (const b of next[y] ?? []) {
-          for (const c of next[z] ?? []) {
-            if (![...letters[a] ?? []].some(letter => letters[b]?.has(letter) && letters[c]?.has(letter))) continue
+    const queue: [number, number, number][] = [[q, q, p]]
+    for (const [x, y, z] of queue) {
+      for (const a of after(x)) {
+        for (const b of after(y)) {
+          for (const c of after(z)) {
+            if (![...new Set(letters[a])].some(letter => letters[b]?.has(letter) && letters[c]?.has(letter))) continue
             if ((a === q && b === p && c === p) || ++steps > maxSteps) return true
             if (seen.size < seen.add(`${a} ${b} ${c}`).size) queue.push([a, b, c])
           }
@@ -153,8 +153,12 @@ function isAmbiguous (next: number[][], letters: Set<string>[]) {
   }
 
   function reachable (from: number) {
-    const found = new Set(next[from])
-    for (const n of found) for (const to of next[n] ?? []) found.add(to)
+    const found = after(from)
+    for (const n of found) for (const to of after(n)) found.add(to)
     return found
+  }
+
+  function after (n: number) {
+    return new Set(next[n])
   }
 }
