@@ -43,6 +43,8 @@ describe('options', () => {
     for (const store of ['memory', { items: itemStore, users: userStore }, (_request: FastifyRequest) => ({ items: itemStore, users: userStore })]) {
       expect(app.register(itemsUsers, { prefix: '/api', idSource: 'server', store })).type.not.toRaiseError()
     }
+    expect(app.register(itemsUsers, { errorHandler: false, seed: { items: [{ id: 1, name: 'Lamp', price: 1 }], orders: [{ id: 1 }] } })).type.not.toRaiseError()
+    expect(app.register(itemsUsers, { seed: { items: [{ id: 1 }] } })).type.toRaiseError()
     expect(app.register(itemsUsers, { store: 5 })).type.toRaiseError()
     expect(app.register(itemsUsers, { store: { items: itemStore } })).type.toRaiseError()
     expect(app.register(itemsUsers, { idSource: 'nobody' })).type.toRaiseError()
