@@ -75,8 +75,8 @@ export function postgresTable<T extends HasId> ({ name, schema, upgrades }: Pick
 
   /**
    * Inserts records while it holds the lock of the collection, so that positions are in order of commits: no record
-   * appears before one that has been visible already. If ids are generated, it returns a row for each record with its place,
-   * its id and whether it was inserted, otherwise the places of those that were not.
+   * appears before one that has been visible already. Returns a row for each record with its place, its id and whether
+   * it was inserted, unless there are neither generated ids nor keys.
    */
   function insertion (isNumbered: boolean, isKeyed: boolean) {
     const given = [...types, ...isKeyed ? ['text', 'text'] : []]
@@ -92,7 +92,7 @@ export function postgresTable<T extends HasId> ({ name, schema, upgrades }: Pick
       ${isNumbered ? `, ${numbering(keys)}` : ''}
       ${isKeyed ? `, ${claim(records, given.length)}` : ''}
       ${isNumbered ? `, _counted as (update last_ids set id = greatest(id, (select max("id") from _numbered where ${isInserted})) where collection = '${name}')` : ''}
-      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place${isNumbered ? `, "id", ${isInserted} from _numbered` : ` from _given where not (${isInserted})`}` : insert}`
+      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${isInserted} from ${records}` : insert}`
   }
 
   /** Gives each record the next id that no record has. The counter is locked until the end of the transaction. */

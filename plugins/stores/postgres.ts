@@ -224,7 +224,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
           const { rows } = await write({ ...isKeyed ? keyed : plain, values })
           const rowsByPlace = new Map(rows.map(row => [Number(row[0]) - 1, row]))
           for (const [n, insert] of part.entries()) {
-            const [, id, isInserted] = isNumbered ? rowsByPlace.get(n) ?? [] : [n, (insert.record as T).id, !rowsByPlace.has(n)]
+            const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n) ?? [] : [n, (insert.record as T).id, true]
             if (id === undefined) outcomes.set(insert, new NoIdLeftError())
             else if (isInserted) outcomes.set(insert, encode({ ...insert.record, id }))
             else used.push(insert)

@@ -7,6 +7,7 @@ import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import { checkDefinition } from '../../plugins/definition.js'
 import { collections } from '../../plugins/collections.js'
+import type { Stores } from '../../plugins/stores/host-stores.js'
 import type { HasId, List } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
@@ -378,6 +379,8 @@ onPostgres('all operations of a request together have the time of one', async (t
   t.equal((await app.inject('/api/items')).statusCode, 200)
   proxy.delay = 600
   t.equal((await app.inject('/api/items')).statusCode, 503, 'a list needs two queries')
+  proxy.delay = 0
+  t.ok(await app.getDecorator<Stores>('stores').items.first(1), 'without a request, an operation has its own time')
 })
 
 onPostgres('a long list that is opened too late is closed', async (t, server) => {
