@@ -81,7 +81,7 @@ onEveryEngine((t, address, engine) => {
     const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE, SEED_FILE: fileOf(t, { orders: records }) })
     t.same((await app.inject('/api/orders')).json(), records)
     t.equal((await app.inject('/api/items')).body, '[]')
-    await t.rejects(async () => build(t, { DATABASE_URL: address(), COLLECTIONS_FILE, SEED_FILE: fileOf(t, { orders: [{ id: 5 }] }) }).ready(), { message: /^Invalid seed \(SEED_FILE\):\n {2}\/orders\/0\/quantity is required\n/ })
+    await t.rejects(async () => build(t, { DATABASE_URL: address(), COLLECTIONS_FILE, SEED_FILE: fileOf(t, { orders: [{ id: 5 }] }) }).ready(), { message: /^Invalid records in the option seed:\n {2}\/orders\/0\/quantity is required\n/ })
   })
 
   t.test('what Ajv accepts is stored and returned unchanged, and what it rejects is 400 and not stored', async t => {

@@ -119,7 +119,7 @@ type Done = (error: null, result: { current: number, ttl: number }) => void
 
 /**
  * Counts requests in memory. The `LocalStore` of @fastify/rate-limit returns the counter object itself, so that
- * simultaneous requests all see the highest count.
+ * simultaneous requests all see the highest count. This class can go when it returns a copy.
  */
 export class MemoryStore {
   /** In the order of their start. */

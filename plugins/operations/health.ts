@@ -1,5 +1,5 @@
-import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
+import type { FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { httpError } from '../http/errors.js'
@@ -71,7 +71,7 @@ export default fp<HealthOptions>(async function health (app, options) {
   }
 }, metadata('health'))
 
-const probes: FastifyPluginAsyncTypebox<{ checks: Check[] }> = async function probes (app, { checks }) {
+const probes: FastifyPluginAsync<{ checks: Check[] }> = async function probes (app, { checks }) {
   app.get('/livez', {
     ...routeDefaults,
     logLevel,

@@ -37,7 +37,7 @@ export const mutants = [
     ['ERR_NOT_STORABLE: { status: 400 }', 'ERR_NOT_STORABLE: { status: 422 }'],
     ['if (status === 413) return', 'if (status === 414) return'],
     ['status === 500 ? details[500]', 'status === 500 ? message'],
-    ["path.slice(1) || 'it'", 'path.slice(1)'],
+    ["nameOf(problem) || 'it'", 'nameOf(problem)'],
     ["if (status === 503) reply.header('retry-after', 1)", ''],
     ["reply.code(status).header('x-request-id', request.id)", 'reply.code(status)'],
     ["if (!reply.hasHeader('cache-control')) reply", 'reply'],
