@@ -159,8 +159,9 @@ export function storeTests ({ test, open }: StoreTestsOptions) {
     if (!store.version) return
     const versions = [await store.version()]
     equal(await store.version(), versions[0])
-    const replacement = store.replaceFirst && [() => store.replaceFirst?.(1, () => sample(1, 'changed'))]
-    for (const change of [() => store.append(sample(3)), () => store.removeFirst(3), () => store.append(sample(3)), ...replacement ?? []]) {
+    const changes: (() => unknown)[] = [() => store.append(sample(3)), () => store.removeFirst(3), () => store.append(sample(3))]
+    if (store.replaceFirst) changes.push(() => store.replaceFirst?.(1, () => sample(1, 'changed')))
+    for (const change of changes) {
       await change()
       versions.push(await store.version())
     }

@@ -8,6 +8,7 @@ import fc from 'fast-check'
 import { test, type Test } from 'tap'
 import { isLinear } from '../plugins/http/patterns.js'
 import { onEveryEngine } from './support/engines.js'
+import { uncovered } from './support/environment.js'
 import { newFolder } from './support/folder.js'
 import { build, invalidBody } from './support/helper.js'
 import { start } from './support/process.js'
@@ -85,7 +86,8 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('what Ajv accepts is stored and returned unchanged, and what it rejects is 400 and not stored', async t => {
-    const { seed = Date.now() % 2 ** 31 } = seedOf()
+    const { seed = 5 } = seedOf()
+    const perSchema = engine === 'memory' ? 5 : 2
     const schemas = fc.sample(recordSchemas, { numRuns: 200, seed })
     const file = fileOf(t, Object.fromEntries(schemas.map(({ schema }, n) => [`c${n}`, { schema }])))
     const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: file, DOCS: 'false' })
@@ -95,7 +97,7 @@ onEveryEngine((t, address, engine) => {
     for (const [n, { schema, records }] of schemas.entries()) {
       const url = `/api/c${n}`
       const stored: object[] = []
-      for (const generated of fc.sample(records, { numRuns: 5, seed })) {
+      for (const generated of fc.sample(records, { numRuns: perSchema, seed })) {
         const record = { ...JSON.parse(JSON.stringify(generated)), id: stored.length + 1 }
         const isValid = oracle.validate(schema, record)
         const { id, ...payload } = record
@@ -111,7 +113,7 @@ onEveryEngine((t, address, engine) => {
       if (!isDeepStrictEqual(list, stored)) problems.push({ schema, stored, list })
     }
     t.same(problems, [], `TEST_SEED=${seed}`)
-    t.ok(accepted > 200 && accepted < 900, `${accepted} of 1000 records are accepted`)
+    t.ok(accepted > 20 * perSchema && accepted < 180 * perSchema, `${accepted} of ${200 * perSchema} records are accepted`)
   })
 
   if (engine === 'memory') return
@@ -236,7 +238,7 @@ test('--collections names the file, and a bad file ends the process with one mes
 })
 
 test('npm run schema prints the SQL for the collections of a file', async t => {
-  const sql = execFileSync('npm', ['run', '--silent', 'schema', '--', fileOf(t, { orders, users: null })], { encoding: 'utf8' })
+  const sql = execFileSync('npm', ['run', '--silent', 'schema', '--', fileOf(t, { orders, users: null })], { encoding: 'utf8', env: uncovered })
   t.match(sql, /create table "orders" \(.*"status" text check \("status" is null or "status" in \('open', 'paid'\)\), "address" text\)/)
   t.match(sql, "insert into \"orders\" (\"id\", \"quantity\", \"email\", \"status\", \"address\") values ('1', '2', 'ada@example.com', 'open', null)")
   t.match(sql, 'create table "items"')

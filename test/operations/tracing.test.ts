@@ -35,7 +35,7 @@ onEveryEngine((t, address, engine) => {
     const server = start(t, env, { built: true, flags: ['--import', `${here}/tracing.mjs`] })
     const url = await server.url
     const sent = new Map<string, { method: string, route: string, alone: boolean }>()
-    for (const concurrency of [1, 5, 100]) {
+    for (const concurrency of [1, 5, 40]) {
       const clients = Array.from({ length: concurrency }, () => connection(url))
       for (let n = 0; n < 3; n++) {
         await Promise.all(clients.map(async ({ send }, client) => {

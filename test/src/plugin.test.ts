@@ -16,6 +16,13 @@ test('the plugin serves under its prefix, and Location leads to the record', asy
   t.same((await app.inject('/shop/v1/items/7')).json(), item)
 })
 
+test('with idSource: server, the service generates the ids', async t => {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  app.register(itemsUsers, { prefix: '/api', idSource: 'server' })
+  t.same((await app.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name: 'Grace' } })).json(), { id: 2, name: 'Grace' })
+})
+
 test('two registrations have separate collections', async t => {
   const app = host(t)
   app.register(itemsUsers, { prefix: '/a' })

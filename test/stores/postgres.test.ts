@@ -422,7 +422,7 @@ onPostgres('a server with TLS is verified with a certificate of its own', async 
   t.ok(await isEncrypted(`sslmode=verify-full&sslrootcert=${file}`))
   t.notOk(await isEncrypted('sslmode=disable'))
   t.notOk(await isEncrypted(''))
-  await t.rejects(isEncrypted('sslmode=verify-full'), { message: 'Cannot open the database in DATABASE_URL: self-signed certificate' })
+  await t.rejects(isEncrypted('sslmode=verify-full'), { message: 'Cannot open the database in the option store: self-signed certificate' })
 
   async function isEncrypted (parameters: string) {
     const app = build(t, { DATABASE_URL: `${server?.url}?${parameters}` })
