@@ -208,7 +208,7 @@ test('the host and the examples compile with TypeScript 5.4 to 7.0, all module r
   t.equal(await compile(newTypeScript, 'nodenext', ['strict.ts'], await hostFolder(oldest)), '', 'with the oldest Fastify')
 })
 
-test('an editor describes each option and each decorator, and the message for a wrong option is short', async t => {
+test('an editor describes each option and each decorator, and the message for a wrong option is short', { skip: withoutTools }, async t => {
   const file = join(folder, 'edited.ts')
   const named = (names: string[]) => names.map(name => `${name}: undefined as never`).join(', ')
   const text = `import Fastify from 'fastify'

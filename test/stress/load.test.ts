@@ -10,9 +10,11 @@ import { compressedLists, mangled, neverReads, slowClients } from './wire.js'
 onEveryEngine((t, address, engine) => {
   t.test('generated requests get the responses of the document and of a model', async t => {
     const { url } = await serve(t, { DATABASE_URL: address(), DOCS: 'true' })
-    const { requests, statuses } = await generated(url, { requests: 400, holdsNul: engine === 'memory' })
+    const { requests, statuses } = await generated(url, { requests: 250, holdsNul: engine === 'memory' })
     t.match(Object.keys(statuses), ['200', '201', '204', '400', '403', '404', '405'], `${requests} requests`)
   })
+
+  if (engine === 'SQLite') return // it has few handles of its own, and npm run test:stress has it
 
   t.test('memory, handles and timers do not grow under load', async t => {
     const { requests, heap, rss, handles, timers } = await soak(t, address(), { seconds: 1, looks: 6 })
