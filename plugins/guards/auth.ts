@@ -81,7 +81,7 @@ export default fp<AuthOptions>(async function auth (app, options) {
     const hasToken = /^bearer( |$)/i.test(authorization ?? '')
     reply.header('www-authenticate', hasToken ? 'Bearer error="invalid_token"' : 'Bearer')
     const detail = hasToken ? 'The bearer token is not valid' : authorization ? otherScheme : details[401]
-    throw Object.assign(httpError(401, detail), { reason: detail })
+    throw Object.assign(httpError(401, detail), { reasonOf: () => detail })
   })
 
   function accepting (fromFile: Tokens = new Map()) {

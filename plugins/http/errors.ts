@@ -32,7 +32,7 @@ interface Thrown extends Error {
   problems?: Problem[]
   path?: string
   /** Why the request was rejected, for the log. It contains nothing that the client has sent. */
-  reason?: string
+  reasonOf? (): string
   /** Set by Fastify if the request does not match a schema of the host. */
   validation?: ErrorObject[]
   validationContext?: string
@@ -62,7 +62,7 @@ export function invalid (part: Problem['in'], problems: (Omit<Problem, 'in'> & {
   const listed = (nameOf: (problem: typeof problems[0]) => string) => `Invalid ${part}: ${problems.map(problem => `${nameOf(problem) || 'it'} ${problem.message}`).join(', ')}.`
   return Object.assign(httpError(400, listed(({ path }) => path.slice(1))), {
     problems: problems.map(({ path, message }) => ({ in: part, path, message })),
-    reason: listed(({ path, field = path.slice(1) }) => field)
+    reasonOf: () => listed(({ path, field = path.slice(1) }) => field)
   })
 }
 
@@ -92,7 +92,7 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
-    const { code = '', headers, reason = code } = error
+    const { code = '', headers, reasonOf = () => code } = error
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
     const body = errorBody(error, status)
     if (!errorHandler) return reply.send(Object.assign(error, { statusCode: status }, status !== 500 && { message: body.detail, errors: body.errors }))
@@ -100,13 +100,14 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
     if (status === 503) reply.header('retry-after', 1)
     for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
     keepConnection(reply)
-    sendError(request, reply.headers({ ...headers }), status, body, reason)
+    sendError(request, reply.headers({ ...headers }), status, body, reasonOf)
   })
 }, metadata('errors'))
 
 /** Sends the body of an error with the headers that every error response has. The line of the request in the log has the reason. */
-export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody, reason = body.detail) {
-  request.log = reply.log = request.log.child({ reason: reason || undefined })
+export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody, reasonOf = () => body.detail) {
+  // Without a log, all requests have the logger of the server.
+  if (request.log !== request.server.log) request.log = reply.log = request.log.child({ reason: reasonOf() || undefined })
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
   reply.code(status).header('x-request-id', request.id)
   if (!interruptsClient(request, reply)) return reply.send(body)

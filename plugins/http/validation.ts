@@ -127,7 +127,7 @@ const maxErrors = 300
 
 /** The problems of a value, one for each place that is wrong, with a JSON Pointer to it. */
 export function problemsOf (errors: ErrorObject[] | null | undefined) {
-  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({ path: placeOf(error), message: explain(error), field: fieldOf(error) }))
+  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({ path: placeOf(error), message: explain(error), get field () { return fieldOf(error) } }))
 }
 
 /** Returns whether an error is a problem of its own: not one of a wrong type, which has an error, and not one of an alternative of a union. */
