@@ -10,8 +10,10 @@ export type Problem = components['schemas']['Problem']
 
 /** Options of `createClient`. */
 export interface ClientOptions {
-  /** Bearer token. */
-  token?: string
+  /** Bearer token, or a function that returns it. It is called before each request, and again after a 401; another token is then tried once. */
+  token?: string | (() => string | Promise<string>)
+  /** Headers of every request. */
+  headers?: RequestInit['headers']
   /** Maximum number of retries of a request. Default: 4. */
   retries?: number
   /** A function to use instead of the global `fetch`. */
@@ -34,6 +36,12 @@ export interface RequestOptions {
   signal?: AbortSignal
 }
 
+/** Options of a change. */
+export interface ChangeOptions extends RequestOptions {
+  /** The ETag that the record must have, such as `etag(record)`. If the record has changed, the `ApiError` has the status 412. */
+  ifMatch?: string
+}
+
 /** Options of a list. */
 export interface ListOptions extends RequestOptions {
   /** Number of records per request, 1 to 1000. Default: 100. */
@@ -41,19 +49,19 @@ export interface ListOptions extends RequestOptions {
 }
 
 /** The operations of a collection, as far as the service has them. */
-export interface Collection<T extends { id: number }, New = Omit<T, 'id'> & { id?: number }> {
+export interface Collection<T extends { id: number }> {
   /** Iterates over all records in order of creation, and requests them page by page. */
   list (options?: ListOptions): AsyncGenerator<T, void, undefined>
   /** Returns the first record with this id. */
   get (id: number, options?: RequestOptions): Promise<T>
-  /** Creates a record. Retries create nothing more. */
-  create (record: New, options?: RequestOptions): Promise<T>
+  /** Creates a record, without an `id` if the service generates it. Retries create nothing more. */
+  create (record: Omit<T, 'id'> & { id?: number }, options?: RequestOptions): Promise<T>
   /** Replaces the first record with this id. */
-  replace (id: number, record: Omit<T, 'id'>, options?: RequestOptions): Promise<T>
+  replace (id: number, record: Omit<T, 'id'>, options?: ChangeOptions): Promise<T>
   /** Changes some fields of the first record with this id. `null` removes an optional one. */
-  update (id: number, patch: MergePatch<T>, options?: RequestOptions): Promise<T>
+  update (id: number, patch: MergePatch<T>, options?: ChangeOptions): Promise<T>
   /** Deletes the first record with this id. */
-  delete (id: number, options?: RequestOptions): Promise<void>
+  delete (id: number, options?: ChangeOptions): Promise<void>
 }
 
 /** A JSON Merge Patch (RFC 7396). */
@@ -70,15 +78,25 @@ export class ApiError extends Error {
   }
 }
 
+/** ETags of the records that the service has sent. */
+const etags = new WeakMap<object, string>()
+
+/** Returns the ETag of a record that `get`, `replace` or `update` has returned, for `ifMatch`. */
+export function etag (record: object) {
+  const value = etags.get(record)
+  if (!value) throw new TypeError('The record has no ETag. Use a record that get, replace or update has returned')
+  return value
+}
+
 /** A longer `Retry-After`, in seconds, is not waited for. */
 const maxRetryAfter = 60
 
 /** Creates a client of the service with a base URL such as `http://127.0.0.1:3000/api`. */
-export function createClient (baseUrl: string, { token, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
+export function createClient (baseUrl: string, { token, headers, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
   const base = baseUrl.endsWith('/') ? baseUrl.slice(0, -1) : baseUrl
   return {
     ...Object.fromEntries(names.map(name => [name, collection(name)])) as unknown as {
-      [N in keyof Collections]: Pick<Collection<Collections[N]['record'], Collections[N]['record']>, Collections[N]['operations']>
+      [N in keyof Collections]: Pick<Collection<Collections[N]['record']>, Collections[N]['operations']>
     },
     collection
   }
@@ -103,43 +121,59 @@ export function createClient (baseUrl: string, { token, retries = 4, fetch = glo
     }
   }
 
-  function request<T> (method: Method, path: string, { signal }: RequestOptions = {}, record?: object) {
-    const headers = {
-      ...token && { authorization: `Bearer ${token}` },
-      ...record && { 'content-type': method === 'PATCH' ? 'application/merge-patch+json' : 'application/json' },
-      ...method === 'POST' && { 'idempotency-key': newKey() }
+  async function request<T> (method: Method, path: string, { signal, ifMatch }: ChangeOptions = {}, record?: object) {
+    const init = { method, signal, headers: new Headers(headers), body: JSON.stringify(record) }
+    if (record) init.headers.set('content-type', method === 'PATCH' ? 'application/merge-patch+json' : 'application/json')
+    if (method === 'POST') init.headers.set('idempotency-key', newKey())
+    if (ifMatch) init.headers.set('if-match', ifMatch)
+    const first = await currentToken()
+    try {
+      return await send<T>(path, init, first)
+    } catch (error) {
+      const second = error instanceof ApiError && error.status === 401 ? await currentToken() : first
+      if (second === first) throw error
+      return send<T>(path, init, second)
     }
-    return send<T>(path, { method, headers, body: JSON.stringify(record), signal })
+  }
+
+  async function currentToken () {
+    return typeof token === 'function' ? token() : token
   }
 
   /** Sends a request, and repeats it if it failed for a reason that passes. */
-  async function send<T> (path: string, init: Init, attempt = 1): Promise<Answer<T>> {
-    const { method, signal } = init
+  async function send<T> (path: string, init: Init, bearer?: string, attempt = 1): Promise<Answer<T>> {
+    const { method, signal, headers } = init
     const url = `${base}/${path}`
     const stored = method === 'GET' ? cache?.get(url) : undefined
+    if (bearer) headers.set('authorization', `Bearer ${bearer}`)
+    if (stored) headers.set('if-none-match', stored.etag)
     let error: unknown
     let retryAfter = 0
     try {
-      const response = await fetch(url, { ...init, headers: { ...init.headers, ...stored && { 'if-none-match': stored.etag } } })
-      if (response.status === 304 && stored) return { data: JSON.parse(stored.text), link: stored.link }
-      const text = await response.text()
-      const link = response.headers.get('link')
+      const response = await fetch(url, init)
+      const isStored = response.status === 304 && stored
+      const text = isStored ? stored.text : await response.text()
+      const link = isStored ? stored.link : response.headers.get('link')
+      const data = parse(text)
       const etag = response.headers.get('etag')
-      if (method === 'GET' && response.ok && etag) cache?.set(url, { etag, text, link })
-      if (response.ok) return { data: text && JSON.parse(text), link }
-      error = errorOf(response, text)
+      if (isStored || response.status === 204 || (response.ok && data instanceof Object)) {
+        if (etag && data) etags.set(data, etag)
+        if (etag && method === 'GET') cache?.set(url, { etag, text, link })
+        return { data, link }
+      }
+      error = errorOf(response, data)
       retryAfter = Number(response.headers.get('retry-after')) || 0
     } catch (cause) {
       error = cause
     }
     if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
     await pause(retryAfter * 1000 + Math.random() * Math.min(100 * 2 ** attempt, 30_000), signal)
-    return send(path, init, attempt + 1)
+    return send(path, init, bearer, attempt + 1)
   }
 }
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-type Init = RequestInit & { method: Method, headers: Record<string, string>, signal?: AbortSignal }
+type Init = RequestInit & { method: Method, headers: Headers, signal?: AbortSignal }
 type Answer<T> = { data: T, link: string | null }
 
 /** A random idempotency key. (`randomUUID` does not exist in pages without HTTPS.) */
@@ -147,13 +181,15 @@ function newKey () {
   return crypto.getRandomValues(new BigUint64Array(2)).join('-')
 }
 
-/** The error for a response. Proxies send error responses without our JSON. */
-function errorOf ({ status, statusText, headers }: Response, text: string) {
-  let body: { detail?: string, errors?: Problem[] } = {}
+/** Returns what a text means as JSON; `undefined` if it is not JSON, as in the error responses of proxies. */
+function parse (text: string) {
   try {
-    body = JSON.parse(text)
+    return JSON.parse(text)
   } catch {}
-  return new ApiError(status, body.detail ?? statusText, body.errors ?? [], headers.get('x-request-id'))
+}
+
+function errorOf ({ ok, status, statusText, headers }: Response, body?: { detail?: string, errors?: Problem[] }) {
+  return new ApiError(status, body?.detail ?? (ok ? 'The response is not JSON' : statusText), body?.errors ?? [], headers.get('x-request-id'))
 }
 
 /**

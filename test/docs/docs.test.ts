@@ -337,12 +337,12 @@ test('in a browser', { timeout: 120_000 }, async t => {
     await service.listen({ port: 0 })
     const { page } = await open(origin)
     const said = await page.evaluate(`(async () => {
-      const { createClient } = await import('/index.js')
-      const { items, users } = createClient('http://127.0.0.1:${(service.server.address() as AddressInfo).port}/api', { token: 'sesame' })
+      const { createClient, etag } = await import('/index.js')
+      const { items, users } = createClient('http://127.0.0.1:${(service.server.address() as AddressInfo).port}/api', { token: async () => 'sesame', headers: { 'X-Tenant': 'acme' } })
       await items.create({ id: 2, name: 'Teapot 🫖', price: 24.5 })
       const names = []
       for await (const { name } of items.list({ pageSize: 1 })) names.push(name)
-      await users.delete(1)
+      await users.delete(1, { ifMatch: etag(await users.get(1)) })
       const { status, detail, requestId } = await users.get(1).catch(error => error)
       return { names, status, detail, hasRequestId: requestId !== null }
     })()`)

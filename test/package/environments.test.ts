@@ -39,6 +39,21 @@ for (const [name, entry] of [['service', 'node_modules/fastify-items-users/dist/
   })
 }
 
+for (const [name, runtime] of [['Bun', bun], ['Node', process.execPath]] as const) {
+  test(`the client works on ${name}`, { skip }, async t => {
+    const folder = await hostFolder('5')
+    const url = await start(t, { AUTH_TOKENS: 'sesame' }, { built: true }).url
+    const { stdout } = await promisify(execFile)(runtime, ['client.js', `${url}/api`], { env: uncovered, cwd: folder })
+    t.strictSame(JSON.parse(stdout), {
+      item: { id: 2, name: 'Teapot 🫖', price: 24.5 },
+      names: ['Lamp', 'Teapot 🫖'],
+      wrongTag: 412,
+      missing: { name: 'ApiError', status: 404, detail: 'Not found' },
+      invalid: [{ in: 'body', path: '', message: "must have the property 'id'" }]
+    })
+  })
+}
+
 async function answers (t: Test, folder: string, entry: string, runtime?: string) {
   const url = await start(t, { DOCS: 'true' }, { built: true, folder, entry, ...runtime && { runtime } }).url
   const answers = []

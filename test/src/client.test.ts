@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { Type, type Static } from '@sinclair/typebox'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { ApiError, createClient, type ClientOptions } from '../../src/client/index.js'
+import { ApiError, createClient, etag, type ClientOptions } from '../../src/client/index.js'
 import { collections } from '../../plugins/collections.js'
 import { collection } from '../../src/index.js'
 import { ensureBuilt } from '../support/built.js'
@@ -129,6 +129,58 @@ test('the client sends its token', async t => {
   const { url } = await proxy(t, build(t, { AUTH_TOKENS: 'sesame' }))
   await t.rejects(createClient(url).items.get(1), /^401/)
   t.match(await createClient(url, { token: 'sesame' }).items.get(1), { id: 1 })
+})
+
+test('the client calls the function of its token before each request, and tries another token once after a 401', async t => {
+  const { url, received } = await proxy(t, build(t, { AUTH_TOKENS: 'sesame' }))
+  const tokens = ['sesame', 'old', 'sesame', 'old', 'older', 'old', 'old']
+  const { users } = createClient(url, { token: async () => tokens.shift() ?? '' })
+  t.match(await users.get(1), { id: 1 })
+  t.same(await users.create(user), user)
+  t.equal(received.length, 3)
+  await t.rejects(users.delete(2), /^401/)
+  t.equal(received.length, 5)
+  await t.rejects(users.delete(2), /^401/)
+  t.equal(received.length, 6, 'the same token is not tried again')
+  t.equal(tokens.length, 0)
+  await t.rejects(createClient(url, { token () { throw new Error('no login') } }).users.get(2), /no login/)
+})
+
+test('the client sends its headers with every request, and creates records without an id', async t => {
+  const { url, received } = await proxy(t, build(t, { ID_SOURCE: 'server' }), 503)
+  const { users } = createClient(url, { headers: { 'X-Tenant': 'acme', 'Content-Type': 'text/plain' } })
+  t.same(await users.create({ name: 'Grace' }), { id: 2, name: 'Grace' })
+  await users.get(2)
+  t.same(received.map(({ headers }) => headers['x-tenant']), ['acme', 'acme', 'acme'])
+})
+
+test('with ifMatch, only a record that has not changed is changed', async t => {
+  const app = Fastify()
+  t.teardown(() => app.close())
+  const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer() })
+  app.register(collection, { prefix: '/api/orders', name: 'orders', schema: Order, seed: [{ id: 1, quantity: 1 }] })
+  const { url } = await proxy(t, app as never)
+  const orders = createClient(url, { cache: new Map() }).collection<Static<typeof Order>>('orders')
+  const read = await orders.get(1)
+  const replaced = await orders.replace(1, { quantity: 2 }, { ifMatch: etag(read) })
+  await t.rejects(orders.update(1, { quantity: 5 }, { ifMatch: etag(read) }), /^412/)
+  const updated = await orders.update(1, { quantity: 3 }, { ifMatch: etag(replaced) })
+  t.equal(etag(await orders.get(1)), etag(updated))
+  t.equal(etag(await orders.get(1)), etag(updated), 'from the cache')
+  await t.rejects(orders.delete(1, { ifMatch: etag(replaced) }), /^412/)
+  await orders.delete(1, { ifMatch: etag(updated) })
+  t.throws(() => etag({ id: 1 }), /The record has no ETag/)
+})
+
+test('a response that is not JSON is an ApiError', async t => {
+  const server = createServer((request, response) => response.setHeader('etag', '"x"').end(request.url === '/items/1' ? '<html>Sign in</html>' : '"text"')).listen(0, '127.0.0.1')
+  t.teardown(() => server.close().closeAllConnections())
+  await once(server, 'listening')
+  const cache = new Map()
+  const { items } = createClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { cache })
+  await t.rejects(items.get(1), { name: 'ApiError', status: 200, detail: 'The response is not JSON' })
+  await t.rejects(all(items.list()), { name: 'ApiError', status: 200 })
+  t.equal(cache.size, 0)
 })
 
 test('with a cache, the client requests a response again only if it has changed', async t => {

@@ -86,6 +86,8 @@ describe('decorators', () => {
     expect(createClient('').collection<Static<typeof Order>>('orders').get(1)).type.toBe<Promise<Static<typeof Order>>>()
     expect(createClient('').collection<Static<typeof Order>>('orders').update).type.toBeCallableWith(1, { note: null })
     expect(createClient('').collection<Static<typeof Order>>('orders').update).type.not.toBeCallableWith(1, { quantity: null })
+    expect(createClient('').users.delete).type.toBeCallableWith(1, { ifMatch: '"x"' })
+    expect(createClient('').items.create).type.toBeCallableWith({ name: 'Teapot', price: 24.5 })
     expect(createClient('').items).type.not.toHaveProperty('delete')
     expect(createClient('').users).type.toHaveProperty('delete')
   })
