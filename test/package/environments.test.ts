@@ -49,7 +49,7 @@ for (const [name, runtime] of [['Bun', bun], ['Node', process.execPath]] as cons
       names: ['Lamp', 'Teapot 🫖'],
       wrongTag: 412,
       missing: { name: 'ApiError', status: 404, detail: 'Not found' },
-      invalid: [{ in: 'body', path: '', message: "must have the property 'id'" }]
+      invalid: [{ in: 'body', path: '/id', message: 'is required' }]
     })
   })
 }
