@@ -1,7 +1,7 @@
 // Compares the service with other servers. Every figure is a ratio within one round of one run.
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { chmodSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { arch, platform, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { measureCaching } from './caching.js'
@@ -18,36 +18,45 @@ chmodSync(folder, 0o755) // nginx reads it as another user
 const list = join(folder, 'items')
 
 const service = ['node', '../dist/src/server.js']
+const node26 = `node_modules/node-${platform()}-${arch()}/bin/node`
+const bun = `node_modules/@oven/bun-${platform()}-${arch().replace('arm64', 'aarch64')}/bin/bun`
+const go = join(folder, 'go')
+if (has('go')) execFileSync('go', ['build', '-o', go, 'servers/go.go'])
+
 const servers = [
   { name: 'fastify-items-users', command: service, env: { LOG_LEVEL: 'silent' } },
   { name: 'with its log', command: service, output: join(folder, 'log') },
+  { name: 'on Node 26', command: [node26, service[1]], env: { LOG_LEVEL: 'silent' } },
   { name: 'node:http', command: ['node', 'servers/node-http.js'] },
   { name: 'Fastify', command: ['node', 'servers/fastify.js'] },
   { name: 'Fastify with its log', command: ['node', 'servers/fastify.js'], env: { LOG: 'true' }, output: join(folder, 'fastify-log') },
   { name: 'Hono', command: ['node', 'servers/hono.js'] },
+  { name: 'Hono on Bun', command: [bun, 'servers/hono.js'] },
+  { name: 'Elysia on Bun', command: [bun, 'servers/elysia.js'] },
   { name: 'Express', command: ['node', 'servers/express.js'] },
   { name: 'json-server', command: ['node', 'servers/json-server.js'], readOnly: true },
   {
     name: 'FastAPI',
     command: ['uvicorn', '--log-level', 'critical', '--no-access-log', '--app-dir', 'servers', 'fastapi_app:app', '--port'],
     takesPort: true
-  }
+  },
+  { name: 'Go net/http', command: [go] }
 ].filter(({ command: [program] }) => has(program))
 const [ours] = servers
 
-const programs = { wrk: 'wrk', nginx: 'nginx-light', uvicorn: 'python3-fastapi uvicorn', pgbench: 'postgresql' }
+const programs = { wrk: 'wrk', nginx: 'nginx-light', uvicorn: 'python3-fastapi uvicorn', go: 'golang-go', pgbench: 'postgresql' }
 const absent = Object.keys(programs).filter(program => !has(program))
 if (absent.length > 0) {
-  console.error(`Without ${absent.join(', ')} (Debian: ${absent.map(program => programs[program]).join(' ')}): autocannon replaces wrk, pg replaces pgbench, and nginx and FastAPI are left out.`)
+  console.error(`Without ${absent.join(', ')} (Debian: ${absent.map(program => programs[program]).join(' ')}): autocannon replaces wrk, pg replaces pgbench, and nginx, FastAPI and Go are left out.`)
 }
 
 const workloads = [
-  { name: 'GET one, 1 record', path: '/api/items/1', reach: 0.9 },
-  { name: 'GET list of 1', path: '/api/items', reach: 0.95 },
-  { name: 'POST invalid', method: 'POST', path: '/api/items', body: '{"id":"1","name":5}', reach: 0.6 },
-  { name: 'GET list of 10,000', path: '/api/items', size: 10_000, against: 'nginx', reach: 0.75 },
+  { name: 'GET one, 1 record', path: '/api/items/1' },
+  { name: 'GET list of 1', path: '/api/items' },
+  { name: 'POST invalid', method: 'POST', path: '/api/items', body: '{"id":"1","name":5}' },
+  { name: 'GET list of 10,000', path: '/api/items', size: 10_000, against: 'nginx' },
   { name: 'GET the last of 50,000', path: '/api/items/50000', size: 50_000 },
-  { name: 'POST valid', method: 'POST', path: '/api/items', body: item(2), reach: 0.95 }
+  { name: 'POST valid', method: 'POST', path: '/api/items', body: item(2) }
 ]
 
 const running = []

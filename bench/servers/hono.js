@@ -18,4 +18,5 @@ app.post('/api/items', async c => {
   return refused ? c.json(refused, 400) : c.json(stored(item), 201)
 })
 
-serve({ fetch: app.fetch, port })
+if (globalThis.Bun) globalThis.Bun.serve({ fetch: app.fetch, port })
+else serve({ fetch: app.fetch, port })
