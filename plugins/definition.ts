@@ -96,11 +96,11 @@ const reservedFields = ['$id', '$ref', 'position', 'xmin', 'xmax', 'cmin', 'cmax
 function problemsOfFields (schema: TObject) {
   const names = Object.keys(schema.properties)
   const seen = new Set([...reservedFields, ''])
-  const unstorable = names.filter(name => {
+  const invalidNames = names.filter(name => {
     const isUnique = seen.size < seen.add(name.toLowerCase()).size
     return !isUnique || name in Object.prototype || name.includes('\0') || Buffer.byteLength(name) > 63
   })
-  const problems = unstorable.map(name => ({ path: `/schema/properties${pointer(name)}`, message: 'cannot be stored: its name is reserved, too long, or not unique without its case' }))
+  const problems = invalidNames.map(name => ({ path: `/schema/properties${pointer(name)}`, message: 'cannot be stored: its name is reserved, too long, or not unique without its case' }))
   try {
     validatorOf(schema)
   } catch (error) {
