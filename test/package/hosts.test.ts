@@ -90,6 +90,22 @@ test('a host keeps its own parsers, handlers and compilers, and the plugin keeps
   t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
 })
 
+test('a host can pass the same options to all plugins, in any order and scope, and handle errors itself', async t => {
+  const app = await host(t, 'shared-options.js')
+  t.equal((await app.inject('/api/items')).statusCode, 200)
+  t.ok((app as unknown as { lines: string[] }).lines.includes('The plugin itemsUsers has no option databaseTimout. Did you mean databaseTimeout?'))
+  for (const url of ['/ops/livez', '/ops/readyz', '/manual/docs', '/manual/redoc']) t.equal((await app.inject(url)).statusCode, 200, url)
+  const { paths } = (await app.inject('/manual/openapi.json')).json()
+  t.ok(paths['/api/items'] && paths['/ops/readyz'])
+  t.equal((await app.inject('/api/items/')).statusCode, 404)
+  t.same((await app.inject('/own-errors/items/9')).json(), { own: 'Not found', code: 'ERR_NOT_FOUND' })
+  t.match((await app.inject('/own-errors/items/x')).json(), { code: 'ERR_INVALID_REQUEST', errors: [{ in: 'path', path: '/item_id' }] })
+  t.equal((await app.inject('/tenants/items')).body, '{"detail":"Unknown tenant"}')
+  t.equal((await app.inject({ url: '/tenants/items', headers: { tenant: 'acme' } })).statusCode, 200)
+  const down = await host(t, 'shared-options.js', { store: 'postgres://127.0.0.1:1/none' })
+  t.equal((await down.inject('/ops/readyz')).statusCode, 503, 'the probes were registered last, in another scope')
+})
+
 test('a host with its own document finds our routes in it, next to its own Item', async t => {
   const app = await host(t, 'own-document.js')
   await app.ready()
