@@ -7,7 +7,7 @@ import { newFolder } from '../support/folder.js'
 import { startPostgres } from '../support/postgres.js'
 import { until } from '../support/until.js'
 import { violationOf, type Operation } from './linearizable.js'
-import { isReady, serve, type Scope } from './service.js'
+import { isReady, serve, type Scope, type Service } from './service.js'
 
 interface Options {
   /** How many operations are done before each fault, and after the last one. */
@@ -35,8 +35,7 @@ const collections = {
 
 /**
  * Three instances of the service are used at random by some clients while instances are killed and the primary server
- * fails over to its standby. What the clients have seen must be possible with one list that is used by one client after
- * the other.
+ * fails over to its standby.
  */
 export async function history (scope: Scope, { operations, clients, kills }: Options) {
   const primary = await startPostgres(scope)
@@ -45,15 +44,46 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   await primary.query("alter system set synchronous_standby_names = '*'")
   await primary.query('select pg_reload_conf()')
   const proxy = await startSwitch(scope, primary.port)
-  const file = `${newFolder(scope)}/collections.json`
-  writeFileSync(file, JSON.stringify(collections))
-  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', COLLECTIONS_FILE: file }
+  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', COLLECTIONS_FILE: collectionsFile(scope) }
   const instances = await Promise.all([1, 2, 3].map(() => serve(scope, env)))
 
   // Transactions take different times, so that they would not commit in the order in which they have inserted.
   await primary.query(`
     create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * 0.02); return null; end';
     create trigger wait after insert or update on users for each statement execute function wait()`)
+  const { more, check } = await useInstances(scope, instances, { clients, pause: 40 })
+
+  for (let kill = 0; kill < kills; kill++) {
+    await more(operations)
+    const n = kill % instances.length
+    scope.comment(`kill ${kill + 1} of ${kills}`)
+    instances[n]?.process.kill('SIGKILL')
+    await instances[n]?.exit
+    instances[n] = await serve(scope, env)
+  }
+  await more(operations)
+  scope.comment('failover')
+  proxy.switchTo(standby.port)
+  await primary.stop('SIGQUIT')
+  await sleep(200)
+  await standby.promote()
+  for (const { url } of instances) await until(() => isReady(url))
+  await more(operations)
+  return { ...await check(), kills }
+}
+
+/** A file with the collections that the clients use. */
+export function collectionsFile (scope: Scope) {
+  const file = `${newFolder(scope)}/collections.json`
+  writeFileSync(file, JSON.stringify(collections))
+  return file
+}
+
+/**
+ * Clients that use instances at random. What they have seen must be possible with one list that is used by one client
+ * after the other. Between two operations, a client pauses for up to so many milliseconds.
+ */
+export async function useInstances (scope: Scope, instances: Pick<Service, 'url'>[], { clients, pause }: { clients: number, pause: number }) {
   const done: Operation[] = ids.map(id => ({ kind: 'append', id, name: id === 1 ? 'Ada' : `first ${id}`, sent: -2, answered: -1 }))
   for (const id of ids.slice(1)) await post(0, { id, name: `first ${id}` })
   const lists: { sent: number, answered: number, users: User[] }[] = []
@@ -63,44 +93,33 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   let clock = 0
   let names = 0
   const stopping = new AbortController()
+  scope.teardown(() => stopping.abort())
   const running = Array.from({ length: clients }, client)
+  return { more, check }
 
-  for (let kill = 0; kill < kills; kill++) {
-    await more()
-    const n = kill % instances.length
-    scope.comment(`kill ${kill + 1} of ${kills}`)
-    instances[n]?.process.kill('SIGKILL')
-    await instances[n]?.exit
-    instances[n] = await serve(scope, env)
-  }
-  await more()
-  scope.comment('failover')
-  proxy.switchTo(standby.port)
-  await primary.stop('SIGQUIT')
-  await sleep(200)
-  await standby.promote()
-  for (const { url } of instances) await until(() => isReady(url))
-  await more()
-  stopping.abort()
-  await Promise.all(running)
-  await list(0)
-
-  scope.comment(`checking ${done.length} operations, ${done.filter(({ answered }) => answered === Infinity).length} without a response`)
-  checkOrder()
-  for (const id of ids) {
-    const violation = violationOf(done.filter(operation => operation.id === id))
-    equal(violation && explain(violation), undefined, `the results for id ${id} are possible`)
-  }
-  return { operations: done.length, lists: lists.length, kills, unknown }
-
-  async function more () {
+  /** Waits for so many operations. */
+  async function more (operations: number) {
     const enough = done.length + operations
     await until(() => done.length >= enough)
   }
 
+  /** Stops the clients and checks what they have seen. */
+  async function check () {
+    stopping.abort()
+    await Promise.all(running)
+    await list(0)
+    scope.comment(`checking ${done.length} operations, ${done.filter(({ answered }) => answered === Infinity).length} without a response`)
+    checkOrder()
+    for (const id of ids) {
+      const violation = violationOf(done.filter(operation => operation.id === id))
+      equal(violation && explain(violation), undefined, `the results for id ${id} are possible`)
+    }
+    return { operations: done.length, lists: lists.length, unknown }
+  }
+
   async function client () {
     while (!stopping.signal.aborted) {
-      await sleep(Math.random() * 40) // so that the history is short enough to be checked
+      await sleep(Math.random() * pause) // so that the history is short enough to be checked
       const n = Math.floor(Math.random() * instances.length)
       const id = ids[Math.floor(Math.random() * ids.length)] as number
       const kind = Math.random()
@@ -185,7 +204,7 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
     const outcome = response?.status ?? 'dropped'
     if (outcome === 503 || outcome === 'dropped') {
       unknown[outcome] = (unknown[outcome] ?? 0) + 1
-      await until(() => isReady(urlOf(n))) // so that few operations have an unknown outcome
+      await until(() => stopping.signal.aborted || isReady(urlOf(n))) // so that few operations have an unknown outcome
     }
     return response
   }
@@ -220,15 +239,18 @@ function explain (operations: Operation[]) {
     .map(({ kind, id, name = '', sent, answered, result }) => `${sent} to ${answered}: ${kind} ${id} ${name} = ${JSON.stringify(result)}`).join('\n')
 }
 
-/** A TCP proxy whose new connections can be switched to another port. */
+/** A TCP proxy whose new connections can be switched to another port, and whose connections can be cut. */
 export async function startSwitch (scope: Pick<Scope, 'teardown'>, first: number) {
   let target = first
+  let restored = Promise.resolve()
   const sockets = new Set<Socket>()
   const server = createServer(client => {
     const upstream = connect(target, '127.0.0.1')
     for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
       sockets.add(from)
-      from.on('error', () => {}).on('close', () => to.destroy()).pipe(to)
+      from.on('error', () => {})
+        .on('data', async data => { await restored; to.write(data) })
+        .on('close', async () => { await restored; to.destroySoon() })
     }
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -236,8 +258,17 @@ export async function startSwitch (scope: Pick<Scope, 'teardown'>, first: number
     for (const socket of sockets) socket.destroy()
     server.close()
   })
+  const { port } = server.address() as AddressInfo
   return {
-    url: `postgres://ada:open%20sesame@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
-    switchTo (port: number) { target = port }
+    port,
+    url: `postgres://ada:open%20sesame@127.0.0.1:${port}/postgres`,
+    switchTo (port: number) { target = port },
+
+    /** Delivers nothing, as if packets were lost, until the returned function is called. */
+    cut () {
+      let restore = () => {}
+      restored = new Promise(resolve => { restore = resolve })
+      return () => restore()
+    }
   }
 }

@@ -128,7 +128,7 @@ function addressOf (port: number) {
 }
 
 /** A port outside of the range that the system assigns to connections, so that it stays free during a restart. */
-async function lastingPort () {
+export async function lastingPort () {
   for (;;) {
     const port = 10_000 + Math.floor(Math.random() * 20_000)
     const server = createServer().listen(port, '127.0.0.1')

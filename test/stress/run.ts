@@ -6,6 +6,7 @@ import { cpus } from 'node:os'
 import { newFolder } from '../support/folder.js'
 import { startPostgres } from '../support/postgres.js'
 import { without } from '../support/programs.js'
+import { clusterFault, clusterFaults, withoutCluster } from './cluster.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
 import { history } from './history.js'
@@ -125,6 +126,15 @@ const drills: Drill[] = [
       return `${operations} operations and ${lists} lists on three instances, ${kills} kills and a failover (${listed(unknown)}): all results are possible with one list`
     }
   },
+  ...Object.entries(clusterFaults).map(([name, happen]) => ({
+    name: `Patroni, primary ${name}`,
+    async run (scope: Scope) {
+      const absent = withoutCluster()
+      if (absent) return `skipped: ${absent}`
+      const { created, longest, failing, failed, operations, lists, unknown } = await clusterFault(scope, happen)
+      return `${seconds(longest)} without an acknowledged write, failed writes for ${seconds(failing)} (${listed(failed)}); ${created} acknowledged creations on two instances, 0 lost, 0 doubled; ${operations} operations and ${lists} lists (${listed(unknown)}): all results are possible with one list`
+    }
+  })),
   ...Object.entries(engines).map(([engine, address]) => ({
     name: `Soak, ${engine}`,
     async run (scope: Scope) {
@@ -176,6 +186,10 @@ async function inScope (name: string, run: Drill['run']) {
 
 function listed (statuses: Record<string, number>) {
   return Object.entries(statuses).map(([status, count]) => `${count} × ${status}`).join(', ')
+}
+
+function seconds (milliseconds: number) {
+  return `${(milliseconds / 1000).toFixed(1)} s`
 }
 
 /** Prints a line that the next one replaces. */

@@ -11,7 +11,7 @@ import type { Test } from 'tap'
 import { onceInRun } from './run.js'
 
 /** PostgreSQL does not run as root. */
-const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
+export const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
 
 /**
  * Starts a PostgreSQL of the test's own, which a test may stop and kill: the one at `POSTGRES_BIN`, the one that
@@ -191,9 +191,14 @@ async function findBinaries (folder: string) {
     }
     return join(folder, 'native/bin')
   } catch {
-    const versions = readdirSync('/usr/lib/postgresql')
-    return `/usr/lib/postgresql/${versions.sort((a, b) => Number(a) - Number(b)).at(-1)}/bin`
+    return machineBinaries()
   }
+}
+
+/** The folder of the newest PostgreSQL that Debian has installed. The one from npm cannot copy a server. */
+export function machineBinaries () {
+  const versions = readdirSync('/usr/lib/postgresql')
+  return `/usr/lib/postgresql/${versions.sort((a, b) => Number(a) - Number(b)).at(-1)}/bin`
 }
 
 export async function freePort () {

@@ -6,6 +6,8 @@ export const packages = {
   nginx: 'nginx-light',
   haproxy: 'haproxy',
   pgbouncer: 'pgbouncer',
+  patroni: 'patroni',
+  etcd: 'etcd-server',
   caddy: 'caddy',
   promtool: 'prometheus',
   chromium: 'chromium',
@@ -14,5 +16,5 @@ export const packages = {
 
 /** The reason to skip what needs a program, if the machine does not have it. */
 export function without (program: keyof typeof packages) {
-  return spawnSync(program, ['-v']).error ? `${program} is not installed (Debian: apt-get install ${packages[program]})` : false
+  return spawnSync(program, ['--version']).error ? `${program} is not installed (Debian: apt-get install ${packages[program]})` : false
 }
