@@ -25,11 +25,11 @@ export const pinned = (core, command) => has('taskset') ? ['taskset', '-c', Stri
 const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
 
 /** Requests per second, measured for some seconds. */
-export async function measure (port, { method = 'GET', path, body, uniqueHeader, headers = {} }, seconds, count = connections) {
+export async function measure (port, { method = 'GET', path, body, uniqueHeader, headers = {} }, seconds) {
   const url = `http://127.0.0.1:${port}${path}`
   if (!has('wrk')) {
     const request = { method, body, headers: { ...headers, ...body && { 'content-type': 'application/json' } } }
-    const [command, ...rest] = pinned(1, ['node', 'autocannon.js', JSON.stringify({ url, connections: count, duration: seconds, request, uniqueHeader })])
+    const [command, ...rest] = pinned(1, ['node', 'autocannon.js', JSON.stringify({ url, connections, duration: seconds, request, uniqueHeader })])
     return Number((await run(command, rest)).stdout)
   }
   const script = join(scripts, 'request.lua')
@@ -37,7 +37,7 @@ export async function measure (port, { method = 'GET', path, body, uniqueHeader,
     Object.entries(headers).map(([name, value]) => `wrk.headers['${name}'] = '${value}'\n`).join('') +
     (body ? `wrk.body = '${body}'\nwrk.headers['content-type'] = 'application/json'\n` : '') +
     (uniqueHeader ? `local n = 0\nrequest = function () n = n + 1; wrk.headers['${uniqueHeader}'] = '${randomUUID()}-' .. n; return wrk.format() end\n` : ''))
-  const [command, ...rest] = pinned(1, ['wrk', '-t1', `-c${count}`, `-d${seconds}s`, '-s', script, url])
+  const [command, ...rest] = pinned(1, ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url])
   const { stdout } = await run(command, rest)
   return Number(stdout.match(/Requests\/sec:\s+([\d.]+)/)[1])
 }
