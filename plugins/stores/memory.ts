@@ -33,12 +33,8 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
     version: () => `${instance}-${changes}`
   }
 
-  function append (record: NewRecord<T>, key?: string): string {
-    if (key !== undefined) return appendOnce(key, record)
-    return add(numbered(record))
-  }
-
-  function appendOnce (key: string, record: NewRecord<T>) {
+  function append (record: NewRecord<T>, key?: string) {
+    if (key === undefined) return add(numbered(record))
     const digest = digestOf(encode(record))
     const given = previousId(keys.get(key), digest)
     if (given !== undefined) return encode({ ...record, id: given })
@@ -79,7 +75,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
     const position = firstById.get(id)
     if (position === undefined) return
     const json = encode(change(records.at(position)))
-    records.replace(position, json)
+    records.change(position, json)
     changes++
     return json
   }
@@ -88,7 +84,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, '
     const position = firstById.get(id)
     if (position === undefined) return false
     if (isExpected?.(records.at(position)) === false) throw new RecordChangedError()
-    records.remove(position)
+    records.change(position)
     const next = nextAfter.get(position)
     if (next === undefined) {
       firstById.delete(id)

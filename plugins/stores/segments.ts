@@ -22,31 +22,23 @@ interface Segment {
 /** Stores records as JSON in segments, so that after a change only one segment of a list is encoded again. */
 export function segmentedJson () {
   const segments: Segment[] = []
-  let size = 0
   let lastPosition = 0
   /** The list as of now: in one piece or, if it is long, the segments that it consists of. */
   let current: string | Buffer | Segment[] | undefined
 
-  return { add, at, replace, remove, list, page }
+  return { add, at, change, list, page }
 
   /** Adds a record at the end and returns its position. */
   function add (json: string) {
-    const segment = segmentForNext()
+    const last = segments.at(-1)
+    const isFull = !last || last.size >= segmentSize
+    const segment = isFull ? segmentOf([], []) : last.bytes ? segmentOf([...last.positions], [...last.records]) : last
+    segments[isFull ? segments.length : segments.length - 1] = segment
     segment.positions.push(++lastPosition)
     segment.records.push(json)
     segment.size += json.length
-    grow(json.length)
+    current = undefined
     return lastPosition
-  }
-
-  /** The last segment, or a new one if the last is full. */
-  function segmentForNext () {
-    const last = segments.at(-1)
-    if (last && !last.bytes && last.size < segmentSize) return last
-    const isFull = !last || last.size >= segmentSize
-    const next = isFull ? segmentOf([], []) : segmentOf([...last.positions], [...last.records])
-    segments.splice(isFull ? segments.length : -1, 1, next)
-    return next
   }
 
   function at (position: number) {
@@ -54,22 +46,16 @@ export function segmentedJson () {
     return segment.records[place] as string
   }
 
-  function replace (position: number, json: string) {
-    change(position, [position], [json])
-  }
-
-  function remove (position: number) {
-    change(position, [], [])
-  }
-
-  /** Replaces the segment of a record by one with other records in its place. */
-  function change (position: number, positions: number[], records: string[]) {
-    const { index, segment, place } = locate(position)
-    const changed = segmentOf(segment.positions.toSpliced(place, 1, ...positions), segment.records.toSpliced(place, 1, ...records))
+  /** Replaces the record at a position, or removes it if there is no other. */
+  function change (position: number, json?: string) {
+    const { index, segment: { positions, records }, place } = locate(position)
+    const changed = json === undefined
+      ? segmentOf(positions.toSpliced(place, 1), records.toSpliced(place, 1))
+      : segmentOf([...positions], records.with(place, json))
     segments.splice(index, 1, ...changed.size > 0 ? [changed] : [])
     mergeSmall(index)
     mergeSmall(index - 1)
-    grow(changed.size - segment.size)
+    current = undefined
   }
 
   /** Merges a segment with the next one if both are small. */
@@ -79,21 +65,10 @@ export function segmentedJson () {
     segments.splice(index, 2, segmentOf([...one.positions, ...next.positions], [...one.records, ...next.records]))
   }
 
-  function grow (by: number) {
-    size += by
-    current = undefined
-  }
-
   /** Returns all records as of now. Between two changes, the list is built once. */
   function list (): List {
-    current ??= size < maxWhole ? joined(segments) : frozen()
-    return Array.isArray(current) ? longList(current, bytesOf) : current
-  }
-
-  /** The segments as of now. The last one gets its bytes, so that it does not change. */
-  function frozen () {
-    for (const last of segments.slice(-1)) bytesOf(last)
-    return [...segments]
+    current ??= joined(segments)
+    return Array.isArray(current) ? Readable.from(chunksOf(current, bytesOf)) : current
   }
 
   /** Returns at most `limit` records after this position. */
@@ -108,7 +83,7 @@ export function segmentedJson () {
     }
     const given = records.slice(0, limit)
     const isLong = given.reduce((sum, { length }) => sum + length, 0) >= maxWhole
-    const list = isLong ? longList(given, record => Buffer.from(`,${record}`)) : `[${given.join(',')}]`
+    const list = isLong ? Readable.from(chunksOf(given, record => Buffer.from(`,${record}`))) : `[${given.join(',')}]`
     return { list, ...records.length > limit && { next: Number(positions[limit - 1]) } }
   }
 
@@ -135,28 +110,30 @@ function bytesOf (segment: Segment) {
   return segment.bytes
 }
 
+/** The records of all segments. If they are long, it returns the segments. */
 function joined (segments: Segment[]) {
-  if (segments.reduce((sum, { size }) => sum + size, 0) < maxString) return `[${segments.flatMap(({ records }) => records).join(',')}]`
+  const size = segments.reduce((sum, { size }) => sum + size, 0)
+  if (size < maxString) return `[${segments.flatMap(({ records }) => records).join(',')}]`
+  if (size >= maxWhole) {
+    for (const last of segments.slice(-1)) bytesOf(last) // so that it does not change
+    return [...segments]
+  }
   const bytes = Buffer.concat([...segments.map(bytesOf), Buffer.from(']')])
   bytes.write('[') // instead of the first comma
   return bytes
 }
 
 /**
- * A list as a stream of pieces, each after a comma. There is one piece per turn of the event loop, so that a client that
- * reads fast does not block the others.
+ * A list in pieces, each after a comma. There is one piece per turn of the event loop, so that a client that reads fast does
+ * not block the others.
  */
-function longList<T> (pieces: T[], bytesOf: (piece: T) => Buffer) {
-  return Readable.from(chunks())
-
-  async function * chunks () {
-    yield '['
-    for (const [n, piece] of pieces.entries()) {
-      await nextTurn()
-      yield n === 0 ? bytesOf(piece).subarray(1) : bytesOf(piece)
-    }
-    yield ']'
+async function * chunksOf<T> (pieces: T[], bytesOf: (piece: T) => Buffer) {
+  yield '['
+  for (const [n, piece] of pieces.entries()) {
+    await nextTurn()
+    yield n === 0 ? bytesOf(piece).subarray(1) : bytesOf(piece)
   }
+  yield ']'
 }
 
 /** The index of the first of these ascending values that is not less than `least`. */

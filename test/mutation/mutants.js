@@ -98,7 +98,7 @@ export const mutants = [
   ...inFile('plugins/stores/segments.ts', memory, [
     ['records.length > limit && { next', 'records.length >= limit && { next'],
     ['lowerBound(segment.positions, after + 1)', 'lowerBound(segment.positions, after)'],
-    ['if (last && !last.bytes && last.size', 'if (last && last.size'],
+    ['last.bytes ? segmentOf([...last.positions], [...last.records]) : last', 'last'],
     ['mergeSmall(index - 1)', ''],
     ['...changed.size > 0 ? [changed] : []', 'changed'],
     ['for (const last of segments.slice(-1)) bytesOf(last)', '']
