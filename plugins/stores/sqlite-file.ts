@@ -41,19 +41,14 @@ export async function loadDriver (): Promise<Connect> {
 
 /* c8 ignore start */
 function withNodeSqlite ({ DatabaseSync }: NodeSqlite): Connect {
-  return function connect (path, timeout) {
-    const database = new DatabaseSync(path, { timeout })
-    return {
-      exec: sql => { database.exec(sql) },
-      prepare (sql) {
-        const statement = database.prepare(sql)
-        statement.setReturnArrays(true)
-        return statement
-      },
-      get isTransaction () { return database.isTransaction },
-      close: () => { database.close() }
+  class Database extends DatabaseSync {
+    override prepare (sql: string) {
+      const statement = super.prepare(sql)
+      statement.setReturnArrays(true)
+      return statement
     }
   }
+  return (path, timeout) => new Database(path, { timeout })
 }
 
 function withLibsql ({ default: Database }: { default: typeof import('libsql') }): Connect {
@@ -73,19 +68,17 @@ function withLibsql ({ default: Database }: { default: typeof import('libsql') }
 /* c8 ignore stop */
 
 /** Primary result codes of SQLite. */
-const codes = {
-  busy: 5, locked: 6, outOfMemory: 7, readOnly: 8, ioError: 10, full: 13, cannotOpen: 14, protocol: 15, tooBig: 18, constraint: 19, mismatch: 20
-}
+const outages = { busy: 5, locked: 6, outOfMemory: 7, readOnly: 8, ioError: 10, full: 13, cannotOpen: 14, protocol: 15 }
+const rejections = { tooBig: 18, constraint: 19, mismatch: 20 }
 
 /** Whether another connection writes. */
 export function isBusy (error: unknown) {
-  return codeOf(error) === codes.busy
+  return codeOf(error) === outages.busy
 }
 
 /** Whether an error may be temporary, such as a full disk. */
 export function isOutage (error: unknown) {
-  const { busy, locked, outOfMemory, readOnly, ioError, full, cannotOpen, protocol } = codes
-  return [busy, locked, outOfMemory, readOnly, ioError, full, cannotOpen, protocol].includes(codeOf(error))
+  return Object.values(outages).includes(codeOf(error))
 }
 
 /** A column that has no value although it needs one. It is not ours, because our values were validated. */
@@ -93,7 +86,7 @@ const missingValue = 1299
 
 /** Whether the values of a statement cannot be stored. */
 export function isRejection (error: unknown) {
-  return [codes.tooBig, codes.constraint, codes.mismatch].includes(codeOf(error)) && extendedCode(error) !== missingValue
+  return Object.values(rejections).includes(codeOf(error)) && extendedCode(error) !== missingValue
 }
 
 /** Whether an error comes from SQLite. */
@@ -159,7 +152,12 @@ export function lockFile (path: string, connect: Connect) {
   return function release () {
     if (--use.count > 0) return
     uses.delete(path)
-    removeLock(file, use.lock)
+    try {
+      use.lock.exec('rollback; begin exclusive') // so that nobody locks a removed file
+      for (const name of [file, `${file}-journal`]) rmSync(name, { force: true })
+    } catch {
+      // Another process holds the lock too, or the folder is gone.
+    }
     use.lock.close()
   }
 }
@@ -169,16 +167,6 @@ export function canShare (connection: Connection) {
   const [version] = connection.prepare('select sqlite_version()').get() as [string]
   const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
   return major * 1e6 + minor * 1e3 + patch >= 3_051_003
-}
-
-/** Removes the file of the lock. It is locked meanwhile, so that nobody locks a removed file. */
-function removeLock (file: string, lock: Connection) {
-  try {
-    lock.exec('rollback; begin exclusive')
-    for (const name of [file, `${file}-journal`]) rmSync(name, { force: true })
-  } catch {
-    // Another process holds the lock too, or the folder is gone.
-  }
 }
 
 /** Identifies a file, also if another file replaces it under the same name. */

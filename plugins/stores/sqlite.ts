@@ -20,7 +20,15 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   const connect = await loadDriver()
   await createFile(path)
   const release = lockFile(path, connect)
-  const connection = await openFile()
+  const connection = connect(path, busyTimeout)
+  try {
+    await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'))
+    connection.exec('pragma synchronous = full')
+  } catch (error) {
+    connection.close()
+    release()
+    throw error
+  }
   const inode = inodeOf(path)
   let walInode: number | undefined
   const opened: Pick<ReturnType<typeof sqliteStore>, 'table' | 'fill' | 'prepare'>[] = []
@@ -73,19 +81,6 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
     })
     for (const { prepare } of opened) prepare()
     walInode = inodeOf(`${path}-wal`)
-  }
-
-  async function openFile () {
-    const connection = connect(path, busyTimeout)
-    try {
-      await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'))
-      connection.exec('pragma synchronous = full')
-      return connection
-    } catch (error) {
-      connection.close()
-      release()
-      throw error
-    }
   }
 
   function openSnapshot (prepare: Parameters<Database['openSnapshot']>[0]): Snapshot {
