@@ -28,22 +28,22 @@ export function postgresTable<T extends HasId> ({ name, schema, upgrades }: Pick
   // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
   const selected = fields.map(({ column, type }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column).join(', ')
 
-  const created: Table = {
-    name,
-    columns: definitions,
-    ...upgrades && { upgrades },
-    creation: [
-      `create table ${table} (position bigint generated always as identity primary key, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
-      `create index on ${table} (id, position)`,
-      `insert into last_ids values ('${name}', 0)`,
-      `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
-      `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
-    ]
-  }
-
   return {
     ...sqlTable,
-    created,
+
+    created: {
+      name,
+      upgrades,
+      columns: definitions,
+      creation: [
+        `create table ${table} (position bigint generated always as identity primary key, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
+        `create index on ${table} (id, position)`,
+        `insert into last_ids values ('${name}', 0)`,
+        `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
+        `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
+      ]
+    },
+
     deletion,
     insertion,
 

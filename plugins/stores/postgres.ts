@@ -7,7 +7,7 @@ import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotenc
 import { connectPostgres } from './postgres-connections.js'
 import { isRefusal } from './postgres-errors.js'
 import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
-import { pageReader, stalledListTimeouts } from './sql-lists.js'
+import { pageReader } from './sql-lists.js'
 import { migrate, type Table } from './sql-migrations.js'
 import { versionOf, type Row } from './sql-table.js'
 import { hasId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
@@ -60,7 +60,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       created, fields, encode, sizeOf, valuesOf, encodeRow, checkText, sizeSelection, insertion, deletion, selectFirsts, selectPiece, selectEnd, selectVersion,
       replace, deleteExpected, confirmUses
     } = postgresTable(collection, timeout)
-    const { shortPage, longPage } = pageReader(encodeRow, timeout * stalledListTimeouts)
+    const readPage = pageReader(encodeRow, async (...values) => (await read({ ...selectPiece, values })).rows.map(decoded), snapshot, timeout)
     const insert = inserter(false)
     const insertAndNumber = inserter(true)
 
@@ -120,10 +120,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         return Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined
       },
 
-      async list () {
-        return (await page(Infinity)).list
-      },
-
+      list: async () => (await page(Infinity)).list,
       page,
 
       async removeFirst (id, isExpected) {
@@ -183,7 +180,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return outcomes
     }
 
-    async function page (limit: number, after = 0) {
+    async function page (limit: number, after?: number) {
       const pending = readPage(limit, after)
       try {
         return await withTimeout(pending)
@@ -191,11 +188,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
         throw error
       }
-    }
-
-    async function readPage (limit: number, after: number) {
-      const page = await shortPage(async (...values) => (await read({ ...selectPiece, values })).rows.map(decoded), limit, after)
-      return page ?? longPage(await snapshot(), limit, after)
     }
 
     async function snapshot () {

@@ -10,7 +10,7 @@ const pieceSizes = [500, 20, 1]
 export const stalledListTimeouts = 12
 
 /** Selects at most `limit` records after a position. */
-export type SelectPiece = (after: number, limit: number) => MaybePromise<Row[]>
+type SelectPiece = (after: number, limit: number) => MaybePromise<Row[]>
 
 /** A consistent view of a collection from which a long list is read. `free` closes it. */
 export interface Snapshot {
@@ -20,17 +20,13 @@ export interface Snapshot {
   free (): void
 }
 
-/** Reads pages of rows, which `encodeRow` encodes. A list is closed after a time without a reader, in milliseconds. */
-export function pageReader (encodeRow: (row: Row) => string, stallTimeout: number) {
-  return { shortPage, longPage }
-
-  /** Returns a page if it is short enough to be read at once. */
-  async function shortPage (select: SelectPiece, limit: number, after: number): Promise<Page | undefined> {
+/** Returns the method `page` of a store. `select` reads pages that are short enough to be read at once. */
+export function pageReader (encodeRow: (row: Row) => string, select: SelectPiece, openSnapshot: () => MaybePromise<Snapshot>, timeout: number) {
+  return async function page (limit: number, after = 0): Promise<Page> {
     const size = Math.min(limit, shortSize)
     const rows = await select(after, size + 1)
     const isMore = rows.length > size
-    if (isMore && size < limit) return
-    if (rows.length === 0 && (await select(after, 1)).length > 0) return
+    if ((isMore && size < limit) || (rows.length === 0 && (await select(after, 1)).length > 0)) return longPage(await openSnapshot(), limit, after)
     const given = rows.slice(0, size)
     return { list: `[${given.map(encodeRow).join(',')}]`, ...isMore && { next: positionOf(given) } }
   }
@@ -46,15 +42,16 @@ export function pageReader (encodeRow: (row: Row) => string, stallTimeout: numbe
       async read () {
         clearTimeout(stalled)
         try {
-          const piece = await readPiece(snapshot.select, position, left)
+          const { rows, last } = await readPiece(snapshot.select, position, left)
           if (this.destroyed) return
           stalled = giveUpLater()
-          const before = position === after ? '[' : piece.json && ','
-          position = piece.position
-          left -= piece.size
-          const last = piece.last || left === 0
-          this.push(before + piece.json + (last ? ']' : ''))
-          if (last) this.push(null)
+          const json = rows.map(encodeRow).join(',')
+          const before = position === after ? '[' : json && ','
+          position = positionOf(rows)
+          left -= rows.length
+          const isEnd = last || left === 0
+          this.push(before + json + (isEnd ? ']' : ''))
+          if (isEnd) this.push(null)
         } catch (error) {
           this.destroy(error as Error)
         }
@@ -68,34 +65,30 @@ export function pageReader (encodeRow: (row: Row) => string, stallTimeout: numbe
     // Without a listener, the error of a stream that nobody reads would end the process.
     list.on('error', () => {})
     let stalled = giveUpLater()
-    return { list, next: limit === Infinity ? undefined : await nextPosition() }
+    try {
+      const [last, following] = limit === Infinity ? [] : await snapshot.selectEnd(after, limit - 1)
+      return { list, next: following && positionOf([last]) }
+    } catch (error) {
+      list.destroy()
+      throw error
+    }
 
     function giveUpLater () {
-      return setTimeout(() => list.destroy(new Error('The client does not read the list')), stallTimeout).unref()
-    }
-
-    async function nextPosition () {
-      try {
-        const [last, following] = await snapshot.selectEnd(after, limit - 1)
-        return following && positionOf([last])
-      } catch (error) {
-        list.destroy()
-        throw error
-      }
+      return setTimeout(() => list.destroy(new Error('The client does not read the list')), timeout * stalledListTimeouts).unref()
     }
   }
+}
 
-  async function readPiece (select: SelectPiece, after: number, left: number) {
-    let rows: Row[] = []
-    let last = false
-    for (const size of pieceSizes) {
-      const limit = Math.min(size, left)
-      rows = await select(after, limit)
-      last = rows.length < limit
-      if (rows.length > 0) break
-    }
-    return { json: rows.map(encodeRow).join(','), last, size: rows.length, position: positionOf(rows) }
+async function readPiece (select: SelectPiece, after: number, left: number) {
+  let rows: Row[] = []
+  let last = false
+  for (const size of pieceSizes) {
+    const limit = Math.min(size, left)
+    rows = await select(after, limit)
+    last = rows.length < limit
+    if (rows.length > 0) break
   }
+  return { rows, last }
 }
 
 /** The position of the last of these rows. */

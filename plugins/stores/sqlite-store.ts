@@ -1,7 +1,7 @@
 import { RecordChangedError } from './errors.js'
 import { digestOf, expiredBefore, oneCallPerKey, previousId } from './idempotency.js'
-import { pageReader, stalledListTimeouts, type Snapshot } from './sql-lists.js'
-import { changesStart, type Table } from './sql-migrations.js'
+import { pageReader, type Snapshot } from './sql-lists.js'
+import { changesStart } from './sql-migrations.js'
 import { tableOf, versionOf, type Conditions, type Row } from './sql-table.js'
 import type { Connection } from './sqlite-file.js'
 import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
@@ -34,7 +34,7 @@ export function sqliteStore<T extends HasId> (database: Database, { name, schema
   const { connection, timeout, write, reading } = database
   const { table, columns, fields, definitions, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, versionSelection } =
     tableOf({ name, schema }, conditions)
-  const { shortPage, longPage } = pageReader(encodeRow, timeout * stalledListTimeouts)
+  const page = pageReader(encodeRow, selectPiece, () => database.openSnapshot(prepareList), timeout)
   const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
   const pieces = pieceSelection('$after', '$limit')
   let statements: ReturnType<typeof prepared>
@@ -52,10 +52,7 @@ export function sqliteStore<T extends HasId> (database: Database, { name, schema
       return row && encodeRow(row)
     },
 
-    async list () {
-      return (await page(Infinity)).list
-    },
-
+    list: async () => (await page(Infinity)).list,
     page,
 
     removeFirst: (id, isExpected) => write(function remove () {
@@ -78,24 +75,23 @@ export function sqliteStore<T extends HasId> (database: Database, { name, schema
     version: () => versionOf(reading(() => statements.selectVersion.all() as Row[]))
   }
 
-  const sqlTable: Table = {
-    name,
-    columns: definitions,
-    ...upgrades && { upgrades },
-    creation: [
-      `create table ${table} (position integer primary key autoincrement, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
-      `create index "${name}_by_id" on ${table} (id)`,
-      `insert into last_ids values ('${name}', 0)`,
-      `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
-      ...['update', 'delete'].map(change => `
-        create trigger "${name}_${change}" after ${change} on ${table}
-        begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
-    ]
-  }
-
   return {
     store,
-    table: sqlTable,
+
+    table: {
+      name,
+      upgrades,
+      columns: definitions,
+      creation: [
+        `create table ${table} (position integer primary key autoincrement, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
+        `create index "${name}_by_id" on ${table} (id)`,
+        `insert into last_ids values ('${name}', 0)`,
+        `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
+        ...['update', 'delete'].map(change => `
+          create trigger "${name}_${change}" after ${change} on ${table}
+          begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
+      ]
+    },
 
     /** Inserts the first records. */
     fill () {
@@ -160,9 +156,8 @@ export function sqliteStore<T extends HasId> (database: Database, { name, schema
     return { ...given, id: Number(previousId({ digest: usedDigest, id }, digest)) }
   }
 
-  async function page (limit: number, after = 0) {
-    const page = await shortPage((after, limit) => reading(() => statements.selectPiece.all({ after, limit }) as Row[]), limit, after)
-    return page ?? longPage(database.openSnapshot(prepareList), limit, after)
+  function selectPiece (after: number, limit: number) {
+    return reading(() => statements.selectPiece.all({ after, limit }) as Row[])
   }
 
   function prepareList (reader: Connection) {
