@@ -70,8 +70,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }, { concurrency: 2 })
 
     const selectFirst = batch(async function selectAll (ids: number[]) {
-      const rows = await firstRows(ids)
-      return ids.map((_, n) => { const row = rows.get(n); return row && encodeRow(row) })
+      return (await firstRows(ids)).map(row => row && encodeRow(row))
     }, { concurrency: 2 })
 
     const deleteFirst = batch(async function deleteAll (ids: number[]) {
@@ -88,7 +87,26 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       // A call is left over if another one has changed its record meanwhile, in this batch or on another instance.
       for (let left = calls; left.length > 0; left = calls.filter(call => !outcomes.has(call))) {
         const firsts = left.filter(({ id }, n) => left.findIndex(call => call.id === id) === n)
-        for (const [call, outcome] of await replaceEach(firsts)) outcomes.set(call, outcome)
+        const rows = await firstRows(firsts.map(({ id }) => id))
+        const changed = firsts.flatMap((call, n) => {
+          const row = rows[n]
+          try {
+            const record = row && call.change(encodeRow(row))
+            if (record) checkText(record)
+            if (row && record) return { call, row, record }
+            outcomes.set(call, undefined)
+          } catch (error) {
+            outcomes.set(call, error as Error)
+          }
+          return []
+        })
+        const replaced = await inParts(changed, async part => {
+          const positions = part.map(({ row }) => row.at(-2))
+          const { rows } = await write({ ...replace, values: [...columnsOf(part), positions, part.map(({ row }) => row.at(-1))] })
+          const replaced = new Set(rows.flat())
+          return part.map(({ row, record }) => replaced.has(row.at(-2)) ? encode(record) : undefined)
+        })
+        for (const [n, { call }] of changed.entries()) if (replaced[n] !== undefined) outcomes.set(call, replaced[n])
       }
       return calls.map(call => outcomes.get(call))
     })
@@ -140,44 +158,20 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       version: () => withTimeout(readVersion(undefined))
     }
 
-    /** The first rows with these ids, by the place of the id: values, position, and row version. */
+    /** The first row with each of these ids: values, position, and row version. */
     async function firstRows (ids: number[]) {
       const { rows } = await read({ ...selectFirsts, values: [ids] })
-      return new Map(rows.map(row => [Number(row.at(-1)) - 1, decoded(row.slice(0, -1))]))
+      const byPlace = new Map(rows.map(row => [row.at(-1), decoded(row.slice(0, -1))]))
+      return ids.map((_, n) => byPlace.get(n + 1))
     }
 
     /** Removes the first record with this id if it is the expected one. If another call changes it meanwhile, it looks again. */
     async function removeExpected (id: number, isExpected: (record: string) => boolean): Promise<boolean> {
-      const row = (await firstRows([id])).get(0)
+      const [row] = await firstRows([id])
       if (row === undefined) return false
       if (!isExpected(encodeRow(row))) throw new RecordChangedError()
       const { rowCount } = await write({ ...deleteExpected, values: [...row.slice(-2), id] })
       return rowCount === 1 || removeExpected(id, isExpected)
-    }
-
-    /** Replaces records with different ids in one statement. Returns the outcomes, except of those that were changed meanwhile. */
-    async function replaceEach (calls: Replacement<T>[]) {
-      const outcomes = new Map<Replacement<T>, string | undefined | Error>()
-      const rows = await firstRows(calls.map(({ id }) => id))
-      const changed = calls.flatMap((call, n) => {
-        const row = rows.get(n)
-        try {
-          const record = row && call.change(encodeRow(row))
-          if (record) checkText(record)
-          if (row && record) return { call, row, record }
-          outcomes.set(call, undefined)
-        } catch (error) {
-          outcomes.set(call, error as Error)
-        }
-        return []
-      })
-      await inParts(changed, async part => {
-        const positions = part.map(({ row }) => row.at(-2))
-        const { rows } = await write({ ...replace, values: [...columnsOf(part), positions, part.map(({ row }) => row.at(-1))] })
-        const replaced = new Set(rows.flat())
-        for (const { call, row, record } of part) if (replaced.has(row.at(-2))) outcomes.set(call, encode(record))
-      }, ({ call }, error) => outcomes.set(call, error))
-      return outcomes
     }
 
     async function page (limit: number, after?: number) {
@@ -208,22 +202,19 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       const [plain, keyed] = [statement(insertion(isNumbered, false)), statement(insertion(isNumbered, true))]
 
       return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string | Error)[]> {
-        const outcomes = new Map<Insert<T>, string | Error>()
-        const used: Insert<T>[] = []
-        await inParts(inserts, async part => {
+        const outcomes = await inParts(inserts, async part => {
           const isKeyed = part.some(({ key }) => key !== undefined)
           const values = [...columnsOf(part, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
           const { rows } = await write({ ...isKeyed ? keyed : plain, values })
-          const rowsByPlace = new Map(rows.map(row => [Number(row[0]) - 1, row]))
-          for (const [n, insert] of part.entries()) {
-            const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n) ?? [] : [n, (insert.record as T).id, true]
-            if (id === undefined) outcomes.set(insert, new NoIdLeftError())
-            else if (isInserted) outcomes.set(insert, encode({ ...insert.record, id }))
-            else used.push(insert)
-          }
-        }, (insert, error) => outcomes.set(insert, error))
-        for (const [insert, outcome] of await responsesOf(used)) outcomes.set(insert, outcome)
-        return inserts.map(insert => outcomes.get(insert) as string | Error)
+          const rowsByPlace = new Map(rows.map(row => [row[0], row]))
+          return part.map(({ record }, n) => {
+            const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n + 1) ?? [] : [n, (record as T).id, true]
+            if (id === undefined) return new NoIdLeftError()
+            return isInserted ? encode({ ...record, id }) : undefined
+          })
+        })
+        const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
+        return outcomes.map(outcome => outcome ?? previous.shift() as string | Error)
       }, { sizeOf: ({ record }: Insert<T>) => sizeOf(record) })
     }
 
@@ -232,10 +223,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       if (inserts.length === 0) return []
       const { rows } = await write({ ...confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
       const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
-      return inserts.map(insert => {
-        const use = uses.get(insert.key)
-        if (use === undefined) return [insert, new IdempotencyKeyInUseError()] as const
-        return [insert, use.digest === insert.digest ? encode({ ...insert.record, id: use.id }) : new IdempotencyKeyReusedError()] as const
+      return inserts.map(({ record, key, digest }) => {
+        const use = uses.get(key)
+        if (use === undefined) return new IdempotencyKeyInUseError()
+        return use.digest === digest ? encode({ ...record, id: use.id }) : new IdempotencyKeyReusedError()
       })
     }
 
@@ -276,16 +267,14 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 }
 
 /** Works on all entries at once. If the database rejects the data of one of them, it splits them to find out which. */
-async function inParts<E> (entries: E[], work: (part: E[]) => Promise<void>, reject: (entry: E, error: Error) => void): Promise<void> {
-  if (entries.length === 0) return
+async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>): Promise<(R | NotStorableError)[]> {
+  if (entries.length === 0) return []
   try {
-    await work(entries)
+    return await work(entries)
   } catch (error) {
     if (!isRefusal(error)) throw error
-    const [first, ...others] = entries
-    if (first && others.length === 0) return reject(first, new NotStorableError('', 'is rejected by the database'))
+    if (entries.length === 1) return [new NotStorableError('', 'is rejected by the database')]
     const half = Math.ceil(entries.length / 2)
-    await inParts(entries.slice(0, half), work, reject)
-    await inParts(entries.slice(half), work, reject)
+    return [...await inParts(entries.slice(0, half), work), ...await inParts(entries.slice(half), work)]
   }
 }
