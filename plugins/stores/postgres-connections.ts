@@ -11,7 +11,9 @@ import { lock } from './postgres-statements.js'
 
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
 export async function connectPostgres (url: string, { timeout, poolSize, timeLeft, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
-  checkUrl(url)
+  // The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. A socket needs no host.
+  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.')
+  if (!URL.canParse(url.replace('@/', '@localhost/'))) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
   const { default: pg } = await loadOptional('pg', 'store', () => import('pg'))
   // pg returns a bigint as text. Our values are safe integers, so they become numbers.
   const types = { getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid) }
@@ -140,55 +142,39 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   function newPools () {
-    const limits = { ...login, query_timeout: timeout, onConnect: rejectReadOnly }
-    const pools = {
-      queries: new pg.Pool({ ...limits, max: Math.ceil(poolSize / 2) }),
-      // A long list holds its connection while the client reads, so lists have their own pool.
-      lists: new pg.Pool({ ...limits, max: Math.max(1, Math.floor(poolSize / 2)) })
-    }
-    for (const pool of [pools.queries, pools.lists]) {
-      // A lost connection fails its query. If it is idle, the pool replaces it.
-      pool.on('error', () => {})
-      pool.on('connect', client => client.on('error', () => {}))
-    }
-    return pools
+    // A long list holds its connection while the client reads, so lists have their own pool.
+    return { queries: newPool(Math.ceil(poolSize / 2)), lists: newPool(Math.max(1, Math.floor(poolSize / 2))) }
+  }
+
+  function newPool (max: number) {
+    const pool = new pg.Pool({ ...login, query_timeout: timeout, onConnect: rejectReadOnly, max })
+    // A lost connection fails its query. If it is idle, the pool replaces it.
+    pool.on('error', () => {})
+    pool.on('connect', client => client.on('error', () => {}))
+    return pool
   }
 
   /** Replaces all connections, because they lead to a standby or have statements that are out of date. */
-  function replacePools (used: typeof pools) {
+  async function replacePools (used: typeof pools) {
     if (used !== pools) return
     pools = newPools()
-    endWhenUnused(used).catch(() => {})
+    // A pool that is ended does not serve calls that wait for a connection.
+    while (used.queries.waitingCount + used.lists.waitingCount > 0) await sleep(10)
+    await close(used).catch(() => {})
   }
 
-  /** Ends pools after all calls that wait for a connection have one. A pool that is ended does not serve them. */
-  async function endWhenUnused (used: typeof pools) {
-    while (used.queries.waitingCount + used.lists.waitingCount > 0) await sleep(10)
-    await endOf(used)
+  async function close ({ queries, lists } = pools) {
+    await Promise.all([queries.end(), lists.end()])
   }
 
   function usage () {
     return { queries: poolUsage(pools.queries), lists: poolUsage(pools.lists) }
-  }
-
-  async function close () {
-    await endOf(pools)
-  }
-
-  async function endOf ({ queries, lists }: typeof pools) {
-    await Promise.all([queries.end(), lists.end()])
   }
 }
 
 async function rejectReadOnly (client: pg.ClientBase) {
   const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
   if (row?.[0] === 'on') throw new ReadOnlyError('The server in the option store is read-only (a standby)')
-}
-
-/** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. A socket needs no host. */
-function checkUrl (url: string) {
-  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.')
-  if (!URL.canParse(url.replace('@/', '@localhost/'))) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
 }
 
 function unnamed (config: pg.QueryArrayConfig) {
