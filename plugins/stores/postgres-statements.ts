@@ -20,7 +20,7 @@ export const postgresTables = [
 ]
 
 /** The table of a collection, with its types and statements. */
-export function postgresTable<T extends HasId> ({ name, schema, upgrades }: Pick<Collection<T>, 'name' | 'schema' | 'upgrades'>, timeout: number) {
+export function postgresTable<T extends HasId> ({ name, schema, upgrades = [] }: Pick<Collection<T>, 'name' | 'schema' | 'upgrades'>, timeout: number) {
   const sqlTable = tableOf({ name, schema }, conditions)
   const { table, columns, fields, definitions } = sqlTable
   const types = fields.map(({ columnType }) => columnType)

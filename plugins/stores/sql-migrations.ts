@@ -1,10 +1,12 @@
 import { StartupError } from '../startup.js'
 import { quoted } from './sql-table.js'
-import type { Collection, HasId, MaybePromise } from './store.js'
+import type { MaybePromise } from './store.js'
 
 /** The table of a collection, and the SQL that creates its newest version. */
-export interface Table extends Pick<Collection<HasId>, 'name' | 'upgrades'> {
+export interface Table {
+  name: string
   creation: string[]
+  upgrades: readonly string[]
   /** The definitions of its columns by name. */
   columns: Record<string, string>
 }
@@ -39,20 +41,16 @@ export async function migrate (query: Query, isNew: boolean, shared: string[], t
     if (row) await upgrade(query, table, Number(row.version), JSON.parse(String(row.columns)))
     else {
       for (const sql of table.creation) await query(sql)
-      await query(`insert into collections (name, version, columns) values ('${table.name}', ${newestVersion(table)}, ${literal(table.columns)})`)
+      await query(`insert into collections (name, version, columns) values ('${table.name}', ${table.upgrades.length + 1}, ${literal(table.columns)})`)
       created.push(table.name)
     }
   }
   return created
 }
 
-function newestVersion ({ upgrades = [] }: Table) {
-  return upgrades.length + 1
-}
-
 async function upgrade (query: Query, table: Table, version: number, columns: Table['columns']) {
-  const { name, upgrades = [] } = table
-  const newest = newestVersion(table)
+  const { name, upgrades } = table
+  const newest = upgrades.length + 1
   if (version > newest) {
     throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
   }

@@ -30,7 +30,7 @@ const conditions: Conditions = {
 }
 
 /** The store of a collection in SQLite, its table, and what the engine does when it starts. */
-export function sqliteStore<T extends HasId> (database: Database, { name, schema, seed, upgrades }: Collection<T>) {
+export function sqliteStore<T extends HasId> (database: Database, { name, schema, seed, upgrades = [] }: Collection<T>) {
   const { connection, timeout, write, reading } = database
   const { table, columns, fields, definitions, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, versionSelection } =
     tableOf({ name, schema }, conditions)
