@@ -15,7 +15,8 @@ export interface Field {
 
 /** The fields of a record, in the order of its schema. */
 export function fieldsOf ({ properties, required = [], $defs, definitions }: TObject): Field[] {
-  const targets: Record<string, TSchema> = { ...prefixed('#/definitions/', definitions), ...prefixed('#/$defs/', $defs) }
+  const targets: Record<string, TSchema> = Object.fromEntries(Object.entries({ definitions, $defs }).flatMap(([keyword, schemas = {}]) =>
+    Object.entries<TSchema>(schemas).map(([name, schema]) => [`#/${keyword}/${name}`, schema])))
   return Object.entries(properties).map(([name, schema]) => {
     const target = resolved(schema)
     const type = typeOf(target)
@@ -26,10 +27,6 @@ export function fieldsOf ({ properties, required = [], $defs, definitions }: TOb
     const target = targets[String(schema.$ref)]
     return target ? resolved(target) : schema
   }
-}
-
-function prefixed (prefix: string, schemas: Record<string, TSchema> = {}) {
-  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [prefix + name, schema]))
 }
 
 function typeOf ({ type, anyOf = [], nullable }: TSchema): FieldType {

@@ -27,7 +27,7 @@ export type HostStores = Stores | OwnStores | ((request: FastifyRequest) => Mayb
 
 /** The stores of a host, as the decorator `stores`. */
 export function hostStores (app: FastifyInstance, given: HostStores) {
-  if (isStoresDecorator(given)) return given
+  if (typeof Reflect.get(given, 'open') === 'function') return given
   return {
     ...typeof given !== 'function' && given,
     async open<T extends HasId> (collection: Collection<T>) {
@@ -79,9 +79,4 @@ export function missingMethod (): never {
 /** Returns whether a value has the methods of a store. */
 export function isStore (value: unknown) {
   return requiredMethods.every(method => typeof Object(value)[method] === 'function')
-}
-
-/** Returns whether a value is the decorator `stores`. */
-function isStoresDecorator (value: unknown): value is Stores {
-  return typeof Object(value).open === 'function'
 }

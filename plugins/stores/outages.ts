@@ -1,15 +1,11 @@
+import type { FastifyBaseLogger } from 'fastify'
 import type { MaybePromise } from './store.js'
 
 /** How often an unavailable engine is checked, in milliseconds. */
 const interval = 1000
 
-interface Log {
-  info (message: string): void
-  warn (fields: object, message: string): void
-}
-
 /** Logs an outage of an engine once when it starts, with its cause, and once when it ends. */
-export function logOutages (log: Log) {
+export function logOutages (log: Pick<FastifyBaseLogger, 'info' | 'warn'>) {
   let timer: NodeJS.Timeout | undefined
   let hasFailed = false
 

@@ -26,17 +26,11 @@ interface Replacement<T extends HasId> {
   change (record: string): T
 }
 
-/** What a collection needs when the engine starts, and the statements that the role must be allowed to execute. */
-interface Opened {
-  table: Table
-  fill (client: pg.Client): Promise<unknown>
-  statements: { text: string, values?: unknown[] }[]
-}
-
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
   const { timeout, onUnavailable, onWarning } = options
-  const opened: Opened[] = []
+  /** What each collection needs when the engine starts, and the statements that the role must be allowed to execute. */
+  const opened: { table: Table, fill (client: pg.Client): Promise<unknown>, statements: pg.QueryConfig[] }[] = []
   const { start, read, write, openSnapshot, withTimeout, usage, close: closeConnections } = await connectPostgres(url, options, prepare)
   const cleanup = keyCleanup(async function removeExpiredKeys () {
     const { rowCount } = await write(`

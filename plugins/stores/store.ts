@@ -85,17 +85,10 @@ export interface Engine {
   start (): MaybePromise<void>
   /** Executes a small write, and throws if it fails. Simultaneous calls share one. */
   check (): MaybePromise<void>
-  /** The number of connections in each pool. */
-  connections? (): Record<string, Connections>
+  /** The number of connections in each pool, and of calls that wait for one. */
+  connections? (): Record<string, { used: number, idle: number, waiting: number }>
   /** Closes all connections and files. */
   close (): MaybePromise<void>
-}
-
-interface Connections {
-  used: number
-  idle: number
-  /** The number of calls that wait for a connection. */
-  waiting: number
 }
 
 /** Options of an engine. */
