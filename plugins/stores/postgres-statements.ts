@@ -20,9 +20,10 @@ export const postgresTables = [
 ]
 
 /** The table of a collection, with its types and statements. */
-export function postgresTable<T extends HasId> ({ name, schema, upgrades = [] }: Pick<Collection<T>, 'name' | 'schema' | 'upgrades'>, timeout: number) {
-  const sqlTable = tableOf({ name, schema }, conditions)
-  const { table, columns, fields, definitions } = sqlTable
+export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 'seed'>, timeout: number) {
+  const { name } = collection
+  const sqlTable = tableOf(collection, conditions)
+  const { table, columns, fields } = sqlTable
   const types = fields.map(({ columnType }) => columnType)
   const isLocked = `_lock as materialized (select ${lock(name, timeout)})`
   // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
@@ -31,18 +32,12 @@ export function postgresTable<T extends HasId> ({ name, schema, upgrades = [] }:
   return {
     ...sqlTable,
 
-    created: {
-      name,
-      upgrades,
-      columns: definitions,
-      creation: [
-        `create table ${table} (position bigint generated always as identity primary key, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
-        `create index on ${table} (id, position)`,
-        `insert into last_ids values ('${name}', 0)`,
-        `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
-        `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
-      ]
-    },
+    created: sqlTable.tableWith('bigint generated always as identity primary key',
+      `create index on ${table} (id, position)`,
+      `insert into last_ids values ('${name}', 0)`,
+      `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
+      `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
+    ),
 
     deletion,
     insertion,

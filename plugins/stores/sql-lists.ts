@@ -21,12 +21,15 @@ export interface Snapshot {
 }
 
 /** Returns the method `page` of a store. `select` reads pages that are short enough to be read at once. */
-export function pageReader (encodeRow: (row: Row) => string, select: SelectPiece, openSnapshot: () => MaybePromise<Snapshot>, timeout: number) {
+export function pageReader (
+  encodeRow: (row: Row) => string, select: SelectPiece, openSnapshot: () => MaybePromise<Snapshot>, timeout: number
+) {
   return async function page (limit: number, after = 0): Promise<Page> {
     const size = Math.min(limit, shortSize)
     const rows = await select(after, size + 1)
     const isMore = rows.length > size
-    if ((isMore && size < limit) || (rows.length === 0 && (await select(after, 1)).length > 0)) return longPage(await openSnapshot(), limit, after)
+    const isShort = isMore ? size === limit : rows.length > 0 || (await select(after, 1)).length === 0
+    if (!isShort) return longPage(await openSnapshot(), limit, after)
     const given = rows.slice(0, size)
     return { list: `[${given.map(encodeRow).join(',')}]`, ...isMore && { next: positionOf(given) } }
   }
@@ -74,7 +77,8 @@ export function pageReader (encodeRow: (row: Row) => string, select: SelectPiece
     }
 
     function giveUpLater () {
-      return setTimeout(() => list.destroy(new Error('The client does not read the list')), timeout * stalledListTimeouts).unref()
+      const giveUp = () => list.destroy(new Error('The client does not read the list'))
+      return setTimeout(giveUp, timeout * stalledListTimeouts).unref()
     }
   }
 }

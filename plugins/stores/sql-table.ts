@@ -21,7 +21,7 @@ const pieceBytes = 1024 * 1024
 const maxCounted = 10_001
 
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
-export function tableOf<T extends HasId> ({ name, schema }: Pick<Collection<T>, 'name' | 'schema'>, conditions: Conditions) {
+export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<Collection<T>, 'seed'>, conditions: Conditions) {
   const encode = encoderOf(schema)
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const columns = fields.map(({ column }) => column).join(', ')
@@ -34,8 +34,13 @@ export function tableOf<T extends HasId> ({ name, schema }: Pick<Collection<T>, 
     encode,
     valuesOf,
 
-    /** The definitions of the columns by name, as `create table` has them. */
-    definitions: Object.fromEntries(fields.map(field => [field.name, definitionOf(field, conditions)])),
+    /** The table for `migrate`: the definition of its positions, and what is executed after its creation. */
+    tableWith (position: string, ...statements: string[]) {
+      const definitions = fields.map(field => [field.name, definitionOf(field, conditions)] as const)
+      const list = definitions.map(([name, definition]) => `, ${quoted(name)} ${definition}`).join('')
+      const creation = [`create table ${table} (position ${position}${list})`, ...statements]
+      return { name, upgrades, creation, columns: Object.fromEntries(definitions) }
+    },
 
     encodeRow (values: Row) {
       const record: Record<string, unknown> = {}

@@ -30,10 +30,11 @@ const conditions: Conditions = {
 }
 
 /** The store of a collection in SQLite, its table, and what the engine does when it starts. */
-export function sqliteStore<T extends HasId> (database: Database, { name, schema, seed, upgrades = [] }: Collection<T>) {
+export function sqliteStore<T extends HasId> (database: Database, collection: Collection<T>) {
   const { connection, timeout, write, reading } = database
-  const { table, columns, fields, definitions, encode, sizeOf, valuesOf, encodeRow, checkText, pieceSelection, endSelection, sizeSelection, versionSelection } =
-    tableOf({ name, schema }, conditions)
+  const { name, schema, seed } = collection
+  const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, tableWith, pieceSelection, endSelection, sizeSelection, versionSelection } =
+    tableOf(collection, conditions)
   const page = pageReader(encodeRow, selectPiece, () => database.openSnapshot(prepareList), timeout)
   const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
   const pieces = pieceSelection('$after', '$limit')
@@ -78,20 +79,14 @@ export function sqliteStore<T extends HasId> (database: Database, { name, schema
   return {
     store,
 
-    table: {
-      name,
-      upgrades,
-      columns: definitions,
-      creation: [
-        `create table ${table} (position integer primary key autoincrement, ${fields.map(({ name, column }) => `${column} ${definitions[name]}`).join(', ')})`,
-        `create index "${name}_by_id" on ${table} (id)`,
-        `insert into last_ids values ('${name}', 0)`,
-        `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
-        ...['update', 'delete'].map(change => `
-          create trigger "${name}_${change}" after ${change} on ${table}
-          begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
-      ]
-    },
+    table: tableWith('integer primary key autoincrement',
+      `create index "${name}_by_id" on ${table} (id)`,
+      `insert into last_ids values ('${name}', 0)`,
+      `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
+      ...['update', 'delete'].map(change => `
+        create trigger "${name}_${change}" after ${change} on ${table}
+        begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
+    ),
 
     /** Inserts the first records. */
     fill () {
