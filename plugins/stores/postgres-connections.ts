@@ -60,26 +60,24 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** Runs a statement that changes nothing. If it takes too long, the server is asked to cancel it. */
-  function read (config: pg.QueryArrayConfig) {
-    return run(config, cancel).catch(fail) as Promise<pg.QueryArrayResult>
+  function read (config: pg.QueryConfig) {
+    return run(config, cancel).catch(fail)
   }
 
   /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
-  function write (config: pg.QueryArrayConfig): Promise<pg.QueryArrayResult>
-  function write (config: string): Promise<pg.QueryResult>
-  function write (config: string | pg.QueryArrayConfig) {
+  function write (config: pg.QueryConfig) {
     return run(config, () => {}).catch(fail)
   }
 
   /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
-  async function run (config: string | pg.QueryArrayConfig, giveUp: (client: pg.PoolClient) => void) {
+  async function run (config: pg.QueryConfig, giveUp: (client: pg.PoolClient) => void) {
     if (!isPrepared) await prepareOnce()
     const deadline = Date.now() + timeout
     for (;;) {
       const used = pools
       const client = await connect('queries')
       try {
-        const result = await client.query(typeof config === 'string' || usesNames ? config : unnamed(config))
+        const result = await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })
         client.release()
         return result
       } catch (error) {
@@ -108,7 +106,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
       free()
       throw error
     }
-    return { free, select: async (config: pg.QueryArrayConfig) => (await client.query<Row>(unnamed(config)).catch(fail)).rows }
+    return { free, select: async (config: pg.QueryConfig) => (await client.query<Row>({ ...config, name: undefined, rowMode: 'array' }).catch(fail)).rows }
   }
 
   /** A connection from a pool. If the server does not allow more connections, it waits for one. */
@@ -175,10 +173,6 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 async function rejectReadOnly (client: pg.ClientBase) {
   const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
   if (row?.[0] === 'on') throw new ReadOnlyError('The server in the option store is read-only (a standby)')
-}
-
-function unnamed (config: pg.QueryArrayConfig) {
-  return { ...config, name: undefined }
 }
 
 /** Asks the server to cancel the statement of a connection. Closing the connection alone would not stop it. */

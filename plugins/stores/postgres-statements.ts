@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { changesStart, sharedTables, type Table } from './sql-migrations.js'
-import { quoted, tableOf, type Conditions } from './sql-table.js'
+import { quoted, tableOf, type Conditions, type Row } from './sql-table.js'
 import { maxCountedId, type Collection, type HasId } from './store.js'
 
 /** The values that a column can have beyond its type. */
@@ -41,6 +41,8 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
 
     deletion,
     insertion,
+    encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) =>
+      fields[n]?.type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value)),
 
     /** The first records with some ids, each with its position, its row version, and the place of its id. */
     selectFirsts: statement(`
@@ -152,7 +154,7 @@ export function probe (tables: Table[], timeout: number) {
 
 /** A prepared statement. Its name depends on its text, so that releases that share a connection pooler do not mix theirs up. */
 export function statement (text: string) {
-  return { name: createHash('sha256').update(text).digest('base64url').slice(0, 32), text, rowMode: 'array' as const }
+  return { name: createHash('sha256').update(text).digest('base64url').slice(0, 32), text }
 }
 
 /** An expression that waits for an advisory lock, not longer than the timeout. The lock is held until the end of the transaction. */

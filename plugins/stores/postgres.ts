@@ -9,7 +9,7 @@ import { isRefusal } from './postgres-errors.js'
 import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
 import { pageReader } from './sql-lists.js'
 import { migrate, type Table } from './sql-migrations.js'
-import { versionOf, type Row } from './sql-table.js'
+import { versionOf } from './sql-table.js'
 import { hasId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
 
 /** A call of `append`. */
@@ -33,16 +33,16 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   const opened: { table: Table, fill (client: pg.Client): Promise<unknown>, statements: pg.QueryConfig[] }[] = []
   const { start, read, write, openSnapshot, withTimeout, usage, close: closeConnections } = await connectPostgres(url, options, prepare)
   const cleanup = keyCleanup(async function removeExpiredKeys () {
-    const { rowCount } = await write(`
+    const text = `
       delete from idempotency_keys where (collection, key) in (
-        select collection, key from idempotency_keys where at < ${expiredBefore()} limit 1000 for update skip locked)`)
-    return Number(rowCount)
+        select collection, key from idempotency_keys where at < ${expiredBefore()} limit 1000 for update skip locked)`
+    return Number((await write({ text })).rowCount)
   })
 
   const probeOnce = batch(async function probeForAll (calls: undefined[]) {
-    const results = await write(probe(opened.map(({ table }) => table), timeout))
-    const [lacking] = [results].flat().slice(-1).flatMap(({ rows }) => rows)
-    if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking.name}`)
+    const results = await write({ text: probe(opened.map(({ table }) => table), timeout) })
+    const [lacking] = [results].flat().slice(-1).flatMap(({ rows }) => rows.flat())
+    if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
     return calls
   })
 
@@ -54,7 +54,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       created, fields, encode, sizeOf, valuesOf, encodeRow, checkText, sizeSelection, insertion, deletion, selectFirsts, selectPiece, selectEnd, selectVersion,
       replace, deleteExpected, confirmUses
     } = postgresTable(collection, timeout)
-    const readPage = pageReader(encodeRow, async (...values) => (await read({ ...selectPiece, values })).rows.map(decoded), snapshot, timeout)
+    const readPage = pageReader(encodeRow, async (...values) => (await read({ ...selectPiece, values })).rows, snapshot, timeout)
     const insert = inserter(false)
     const insertAndNumber = inserter(true)
 
@@ -68,8 +68,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }, { concurrency: 2 })
 
     const deleteFirst = batch(async function deleteAll (ids: number[]) {
-      const results = await write(deletion(ids))
-      const deleted = [results].flat().flatMap(({ rows }) => rows as HasId[]).map(({ id }) => id)
+      const results = await write({ text: deletion(ids) })
+      const deleted = [results].flat().slice(-1).flatMap(({ rows }) => rows.flat())
       return ids.map(id => {
         const n = deleted.indexOf(id)
         return n >= 0 && deleted.splice(n, 1).length === 1
@@ -116,10 +116,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       fill: client => client.query(insertion(false, false), columnsOf(seed.map(record => ({ record })))),
       statements: [
         { text: insertion(true, true), values: [...columnsOf([], true), 0, 0] },
-        { text: selectPiece.text, values: [0, 1] },
-        { text: selectVersion.text },
-        { text: replace.text, values: [...columnsOf([]), [], []] },
-        { text: deleteExpected.text, values: [0, '', 0] }
+        { ...selectPiece, values: [0, 1] },
+        selectVersion,
+        { ...replace, values: [...columnsOf([]), [], []] },
+        { ...deleteExpected, values: [0, '', 0] }
       ]
     })
 
@@ -145,7 +145,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       },
 
       async size () {
-        const { rows: [row] } = await withTimeout(read({ text: sizeSelection, rowMode: 'array' }))
+        const { rows: [row] } = await withTimeout(read({ text: sizeSelection }))
         return Number(row)
       },
 
@@ -155,7 +155,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     /** The first row with each of these ids: values, position, and row version. */
     async function firstRows (ids: number[]) {
       const { rows } = await read({ ...selectFirsts, values: [ids] })
-      const byPlace = new Map(rows.map(row => [row.at(-1), decoded(row.slice(0, -1))]))
+      const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
       return ids.map((_, n) => byPlace.get(n + 1))
     }
 
@@ -181,14 +181,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     async function snapshot () {
       const { select, free } = await openSnapshot()
       return {
-        select: async (...values: unknown[]) => (await select({ ...selectPiece, values })).map(decoded),
+        select: (...values: unknown[]) => select({ ...selectPiece, values }),
         selectEnd: (...values: unknown[]) => select({ ...selectEnd, values }),
         free
       }
-    }
-
-    function decoded (row: Row) {
-      return row.map((value, n) => fields[n]?.type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value)
     }
 
     /** Combines inserts into batches. A retry with an idempotency key is answered with the record that the key has created. */
