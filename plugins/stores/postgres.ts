@@ -9,7 +9,6 @@ import { isRefusal } from './postgres-errors.js'
 import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
 import { pageReader } from './sql-lists.js'
 import { migrate, type Table } from './sql-migrations.js'
-import { versionOf } from './sql-table.js'
 import { hasId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
 
 /** A call of `append`. */
@@ -59,8 +58,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const insertAndNumber = inserter(true)
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
-      const { rows } = await read(selectVersion)
-      return calls.map(() => versionOf(rows))
+      const version = digestOf(JSON.stringify((await read(selectVersion)).rows))
+      return calls.map(() => version)
     }, { concurrency: 2 })
 
     const selectFirst = batch(async function selectAll (ids: number[]) {
@@ -125,31 +124,22 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
     return {
       schema,
-
       append: async (record, key) => withTimeout(appendOnce(record, key)),
-
-      async first (id) {
-        return Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined
-      },
-
+      first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       list: async () => (await page(Infinity)).list,
       page,
+      replaceFirst: async (id, change) => Number.isSafeInteger(id) ? withTimeout(replaceFirst({ id, change })) : undefined,
+      version: () => withTimeout(readVersion(undefined)),
 
       async removeFirst (id, isExpected) {
         if (!Number.isSafeInteger(id)) return false
         return withTimeout(isExpected ? removeExpected(id, isExpected) : deleteFirst(id))
       },
 
-      async replaceFirst (id, change) {
-        return Number.isSafeInteger(id) ? withTimeout(replaceFirst({ id, change })) : undefined
-      },
-
       async size () {
         const { rows: [row] } = await withTimeout(read({ text: sizeSelection }))
         return Number(row)
-      },
-
-      version: () => withTimeout(readVersion(undefined))
+      }
     }
 
     /** The first row with each of these ids: values, position, and row version. */

@@ -1,6 +1,5 @@
 import { NotStorableError } from './errors.js'
 import { encoderOf, fieldsOf, type Field, type FieldType } from './fields.js'
-import { digestOf } from './idempotency.js'
 import type { Collection, HasId } from './store.js'
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
@@ -94,11 +93,6 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
   function valuesOf (record: object): Row {
     return fields.map(({ name, type }) => toColumn(Reflect.get(record, name), type))
   }
-}
-
-/** The version of a collection, from the rows of `versionSelection`. */
-export function versionOf (rows: Row[]) {
-  return digestOf(JSON.stringify(rows))
 }
 
 function definitionOf ({ type, isOptional, values, column, columnType }: Field & { column: string, columnType: string }, conditions: Conditions) {

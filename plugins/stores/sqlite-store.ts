@@ -2,7 +2,7 @@ import { RecordChangedError } from './errors.js'
 import { digestOf, expiredBefore, oneCallPerKey, previousId } from './idempotency.js'
 import { pageReader, type Snapshot } from './sql-lists.js'
 import { changesStart } from './sql-migrations.js'
-import { tableOf, versionOf, type Conditions, type Row } from './sql-table.js'
+import { tableOf, type Conditions, type Row } from './sql-table.js'
 import type { Connection } from './sqlite-file.js'
 import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
@@ -73,7 +73,7 @@ export function sqliteStore<T extends HasId> (database: Database, collection: Co
 
     size: () => reading(() => statements.selectSize.get() as [number])[0],
 
-    version: () => versionOf(reading(() => statements.selectVersion.all() as Row[]))
+    version: () => digestOf(JSON.stringify(reading(() => statements.selectVersion.all())))
   }
 
   return {
