@@ -85,7 +85,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       const known = opened.get(name)
       if (known && known.schema !== schema) throw new StartupError(`The collection ${name} is registered with two different schemas.`)
       if (known) return known.store as Store<T>
-      const own = { ...engine.open({ ...collection, seed: recordsOf(collection) }), schema: collection.schema }
+      const own = engine.open({ ...collection, seed: recordsOf(collection) })
       const store = metrics?.observeStore(name, own) ?? own
       opened.set(name, { schema, store: store as Store<HasId> })
       Object.assign(stores, { [name]: store })
@@ -117,13 +117,7 @@ async function orStartupError<T> (open: () => Promise<T>) {
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
 export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
   if (address === 'memory') return { open: memory, start () {}, check () {}, close () {} }
-  if (address.startsWith('sqlite:')) {
-    const { sqlite } = await import('./stores/sqlite.js')
-    return sqlite(address.slice('sqlite:'.length), limits)
-  }
-  if (/^postgres(ql)?:\/\//.test(address)) {
-    const { postgres } = await import('./stores/postgres.js')
-    return postgres(address, limits)
-  }
+  if (address.startsWith('sqlite:')) return (await import('./stores/sqlite.js')).sqlite(address.slice('sqlite:'.length), limits)
+  if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres.js')).postgres(address, limits)
   throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')
 }

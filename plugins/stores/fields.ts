@@ -4,7 +4,6 @@ import fastJson from 'fast-json-stringify'
 /** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
 
-/** A field of a record. */
 export interface Field {
   name: string
   type: FieldType

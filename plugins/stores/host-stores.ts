@@ -76,7 +76,6 @@ export function missingMethod (): never {
   throw new StartupError('The operations replace and update need a store with the method replaceFirst.')
 }
 
-/** Returns whether a value has the methods of a store. */
 export function isStore (value: unknown) {
   return requiredMethods.every(method => typeof Object(value)[method] === 'function')
 }

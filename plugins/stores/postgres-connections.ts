@@ -166,7 +166,8 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   function usage () {
-    return { queries: poolUsage(pools.queries), lists: poolUsage(pools.lists) }
+    return Object.fromEntries(Object.entries(pools).map(([name, { totalCount, idleCount, waitingCount }]) =>
+      [name, { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }]))
   }
 }
 
@@ -182,8 +183,4 @@ function cancel (client: pg.PoolClient & { host?: string, port?: number, process
   for (const [n, value] of [16, 80877102, processID, secretKey].entries()) request.writeInt32BE(value, n * 4)
   const socket = host.startsWith('/') ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host)
   socket.on('error', () => {}).end(request)
-}
-
-function poolUsage ({ totalCount, idleCount, waitingCount }: pg.Pool) {
-  return { used: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
 }

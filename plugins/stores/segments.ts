@@ -106,8 +106,7 @@ function segmentOf (positions: number[], records: string[]): Segment {
 }
 
 function bytesOf (segment: Segment) {
-  segment.bytes ??= Buffer.from(`,${segment.records.join(',')}`)
-  return segment.bytes
+  return (segment.bytes ??= Buffer.from(`,${segment.records.join(',')}`))
 }
 
 /** The records of all segments. If they are long, it returns the segments. */

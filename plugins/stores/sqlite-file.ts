@@ -89,7 +89,6 @@ export function isRejection (error: unknown) {
   return Object.values(rejections).includes(codeOf(error)) && extendedCode(error) !== missingValue
 }
 
-/** Whether an error comes from SQLite. */
 export function isSqliteError (error: unknown) {
   return !Number.isNaN(extendedCode(error))
 }

@@ -59,7 +59,6 @@ export interface Page {
 /** A record to append. Without an id, the store generates one. */
 export type NewRecord<T extends HasId> = T | Omit<T, 'id'>
 
-/** Returns whether a record has an id. */
 export function hasId<T extends HasId> (record: NewRecord<T>): record is T {
   return 'id' in record
 }
