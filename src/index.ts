@@ -6,7 +6,7 @@ import { collections } from '../plugins/collections.js'
 import type { Definition } from '../plugins/definition.js'
 import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import { unknownPaths } from '../plugins/http/not-found.js'
-import { checkOptions, metadata, type OptionSchemas } from '../plugins/http/plugin.js'
+import { checkOptions, metadata } from '../plugins/http/plugin.js'
 import stores, { storesOptions, type StoresOptions } from '../plugins/stores.js'
 import { oneOf } from '../schemas/fields.js'
 
@@ -22,21 +22,19 @@ export interface ItemsUsersOptions extends StoresOptions {
   errorHandler?: boolean
 }
 
-const optionSchemas: OptionSchemas<ItemsUsersOptions> = {
-  ...storesOptions,
-  prefix: Type.Optional(Type.String()),
-  idSource: Type.Optional(oneOf(['client', 'server'])),
-  notFound: Type.Optional(Type.Boolean()),
-  errorHandler: Type.Optional(Type.Boolean())
-}
-
 /**
  * Serves items and users under a prefix. It is encapsulated: it does not change the app that registers it.
  *
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
 const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, options) {
-  checkOptions(app, 'itemsUsers', optionSchemas, options)
+  checkOptions(app, 'itemsUsers', {
+    ...storesOptions,
+    prefix: Type.Optional(Type.String()),
+    idSource: Type.Optional(oneOf(['client', 'server'])),
+    notFound: Type.Optional(Type.Boolean()),
+    errorHandler: Type.Optional(Type.Boolean())
+  }, options)
   const { prefix = '', idSource, notFound = true, errorHandler, store, databaseTimeout, databasePoolSize, seed } = options
   await applyApiDefaults(app, errorHandler)
   app.register(stores, { store, databaseTimeout, databasePoolSize, seed })
@@ -51,8 +49,7 @@ export default fp(itemsUsers, { ...metadata('items-users'), encapsulate: true })
 export { default as auth, type AuthOptions } from '../plugins/guards/auth.js'
 export { default as cors, type CorsOptions } from '../plugins/guards/cors.js'
 export { default as crossOriginProtection, type CrossOriginProtectionOptions } from '../plugins/guards/cross-origin-protection.js'
-export { default as docs } from '../plugins/docs/openapi.js'
-export type { DocsOptions } from '../plugins/docs/openapi.js'
+export { default as docs, type DocsOptions } from '../plugins/docs/openapi.js'
 export { default as errors } from '../plugins/http/errors.js'
 export { default as securityHeaders } from '../plugins/guards/security-headers.js'
 export { default as health, type Health, type HealthOptions } from '../plugins/operations/health.js'

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { httpError, invalid } from '../http/errors.js'
-import { callback, checkOptions, metadata, ownDecorator, type OptionSchemas } from '../http/plugin.js'
+import { callback, checkOptions, metadata, ownDecorator } from '../http/plugin.js'
 import { StartupError } from '../startup.js'
 import type { RateLimiter } from './rate-limit.js'
 import { parseTokens, readTokens, watchTokens, type Tokens } from './tokens.js'
@@ -21,13 +21,6 @@ export interface AuthOptions {
   securityScheme?: string
 }
 
-const optionSchemas: OptionSchemas<AuthOptions> = {
-  tokens: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-  file: Type.Optional(Type.String({ minLength: 1 })),
-  check: Type.Optional(callback),
-  securityScheme: Type.Optional(Type.String({ minLength: 1 }))
-}
-
 /** The `detail` for credentials such as `Basic dXNlcjpwYXNz`, and for a token without a scheme. */
 const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token`
 
@@ -37,8 +30,12 @@ const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token
  * address; once the address has used up the limit, no token from it is checked.
  */
 export default fp<AuthOptions>(async function auth (app, options) {
-  checkOptions(app, 'auth', optionSchemas, options)
-  const { tokens = [], file, check, securityScheme } = options
+  const { tokens = [], file, check, securityScheme } = checkOptions(app, 'auth', {
+    tokens: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
+    file: Type.Optional(Type.String({ minLength: 1 })),
+    check: Type.Optional(callback),
+    securityScheme: Type.Optional(Type.String({ minLength: 1 }))
+  }, options)
   const isInner = app.hasRequestDecorator('bearerToken')
   if (!isInner) await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
   const verifierOf = app.getDecorator<verifyBearerAuthFactory>('verifyBearerAuthFactory')

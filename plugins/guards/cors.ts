@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
-import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 import { rateHeaders } from '../http/responses.js'
 
 /** Options of the plugin `cors`. */
@@ -10,12 +10,9 @@ export interface CorsOptions {
   origins: string[]
 }
 
-const optionSchemas: OptionSchemas<CorsOptions> = { origins: Type.Array(Type.String()) }
-
 /** Allows pages of other origins to use the service and to read its response headers. */
 export default fp<CorsOptions>(async function cors (app, options) {
-  checkOptions(app, 'cors', optionSchemas, options)
-  const { origins } = options
+  const { origins } = checkOptions(app, 'cors', { origins: Type.Array(Type.String()) }, options)
   // @fastify/cors answers every OPTIONS request, also one that is not a preflight.
   app.addHook('onRequest', function setAllow (request, reply, done) {
     if (request.method === 'OPTIONS') reply.header('allow', methodsOf(app, request).join(', '))

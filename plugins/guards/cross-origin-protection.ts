@@ -2,7 +2,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 
 /** Options of the plugin `crossOriginProtection`. */
 export interface CrossOriginProtectionOptions {
@@ -10,15 +10,12 @@ export interface CrossOriginProtectionOptions {
   origins?: string[] | undefined
 }
 
-const optionSchemas: OptionSchemas<CrossOriginProtectionOptions> = { origins: Type.Optional(Type.Array(Type.String())) }
-
 /**
  * Rejects requests that a browser sends from a page of another origin, on all routes of its scope, unless the method is
  * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
 export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, options) {
-  checkOptions(app, 'crossOriginProtection', optionSchemas, options)
-  const { origins = [] } = options
+  const { origins = [] } = checkOptions(app, 'crossOriginProtection', { origins: Type.Optional(Type.Array(Type.String())) }, options)
   if (origins.includes('*')) return
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {

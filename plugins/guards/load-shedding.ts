@@ -1,7 +1,7 @@
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 
 /** Options of the plugin `loadShedding`. */
 export interface LoadSheddingOptions {
@@ -9,12 +9,9 @@ export interface LoadSheddingOptions {
   maxEventLoopDelay: number
 }
 
-const optionSchemas: OptionSchemas<LoadSheddingOptions> = { maxEventLoopDelay: Type.Number({ minimum: 1 }) }
-
 /** Answers 503 at once on all routes of its scope while the event loop is delayed. */
 export default fp<LoadSheddingOptions>(async function loadShedding (app, options) {
-  checkOptions(app, 'loadShedding', optionSchemas, options)
-  const { maxEventLoopDelay } = options
+  const { maxEventLoopDelay } = checkOptions(app, 'loadShedding', { maxEventLoopDelay: Type.Number({ minimum: 1 }) }, options)
   await app.register(import('@fastify/under-pressure'), {
     maxEventLoopDelay,
     // A sample without a turn of the event loop counts as an infinite delay, so a sample must not be shorter than the limit.

@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 import { loadOptional, StartupError } from '../startup.js'
 
 /** Options of the plugin `rateLimit`. */
@@ -14,12 +14,6 @@ export interface RateLimitOptions {
   timeWindow?: number
   /** URL of a Redis server that all instances count requests in. Default: each instance counts in memory. */
   redis?: string | undefined
-}
-
-const optionSchemas: OptionSchemas<RateLimitOptions> = {
-  max: Type.Integer({ minimum: 1 }),
-  timeWindow: Type.Optional(Type.Integer({ minimum: 1 })),
-  redis: Type.Optional(Type.String({ pattern: '^rediss?://', expected: 'a URL such as redis://host:6379' }))
 }
 
 /** The decorator `rateLimiter`, for plugins that authenticate. Each function throws a 429. */
@@ -38,12 +32,15 @@ const redisTimeout = 500
  * IP address. Once an address has used up its limit, all its requests get 429, and `auth` does not check their tokens.
  */
 export default fp<RateLimitOptions>(async function rateLimit (app, options) {
-  checkOptions(app, 'rateLimit', optionSchemas, options)
+  const { max, timeWindow, redis } = checkOptions(app, 'rateLimit', {
+    max: Type.Integer({ minimum: 1 }),
+    timeWindow: Type.Optional(Type.Integer({ minimum: 1 })),
+    redis: Type.Optional(Type.String({ pattern: '^rediss?://', expected: 'a URL such as redis://host:6379' }))
+  }, options)
   // The functions of the package would be those of the outer limit.
   if (app.hasDecorator('createRateLimit')) {
     throw new StartupError('The plugin rateLimit cannot be registered in a scope that has @fastify/rate-limit or rateLimit already.')
   }
-  const { max, timeWindow, redis } = options
   const { default: fastifyRateLimit, normalizeIP } = await import('@fastify/rate-limit')
   await app.register(fastifyRateLimit, {
     max,

@@ -41,8 +41,8 @@ const optionsOfFastify = ['prefix', 'logLevel', 'logSerializers']
 let ajv: ReturnType<typeof createAjv> | undefined
 
 /**
- * Throws one error that lists all invalid options of a plugin. Unknown options are ignored, because a host may pass the same
- * options to all plugins; one that looks like a known option is logged.
+ * Returns the options of a plugin. Throws one error that lists all invalid ones. Unknown options are ignored, because a host
+ * may pass the same options to all plugins; one that looks like a known option is logged.
  */
 export function checkOptions<T extends object> (app: FastifyInstance, plugin: string, schemas: OptionSchemas<T>, options: T) {
   ajv ??= createAjv({
@@ -58,6 +58,7 @@ export function checkOptions<T extends object> (app: FastifyInstance, plugin: st
     const nearest = names.find(known => isSimilar(name.toLowerCase(), known.toLowerCase()))
     if (nearest) app.log.warn(`The plugin ${plugin} has no option ${name}. Did you mean ${nearest}?`)
   }
+  return options
 }
 
 /** Returns whether two words differ in case, in one letter, or in the order of two neighbors. */

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { version } from '../version.js'
-import { checkOptions, metadata, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, metadata } from '../http/plugin.js'
 import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
@@ -23,18 +23,15 @@ export interface MetricsOptions {
   host?: string
 }
 
-const optionSchemas: OptionSchemas<MetricsOptions> = {
-  port: Type.Integer({ minimum: 0, maximum: 65535 }),
-  host: Type.Optional(Type.String({ minLength: 1 }))
-}
-
 /** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
 /** Serves Prometheus metrics on their own port, so that they are not public by accident. */
 export default fp<MetricsOptions>(async function metrics (app, options) {
-  checkOptions(app, 'metrics', optionSchemas, options)
-  const { port, host = '127.0.0.1' } = options
+  const { port, host = '127.0.0.1' } = checkOptions(app, 'metrics', {
+    port: Type.Integer({ minimum: 0, maximum: 65535 }),
+    host: Type.Optional(Type.String({ minLength: 1 }))
+  }, options)
   const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
   const registry = new Registry()
   const registers = [registry]

@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Type } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { checkOptions, metadata, type OptionSchemas } from '../../plugins/http/plugin.js'
+import { checkOptions, metadata } from '../../plugins/http/plugin.js'
 
 /** The newest response of a connection, and the one before it. */
 export const newestResponse = Symbol('newest response')
@@ -24,15 +24,12 @@ export interface ConnectionsOptions {
   stalledAfter?: number
 }
 
-const optionSchemas: OptionSchemas<ConnectionsOptions> = { stalledAfter: Type.Optional(Type.Integer({ minimum: 1 })) }
-
 /**
  * Closes idle connections when the app closes, and the others after their response. Also closes connections without
  * traffic. (Node's own timeout for these would cost 5 % of the requests per second.)
  */
 export default fp<ConnectionsOptions>(async function connections (app, options) {
-  checkOptions(app, 'connections', optionSchemas, options)
-  const { stalledAfter } = options
+  const { stalledAfter } = checkOptions(app, 'connections', { stalledAfter: Type.Optional(Type.Integer({ minimum: 1 })) }, options)
   const open = new Map<Connection, number>()
   const sweep = stalledAfter && setInterval(function closeStalled () {
     for (const [connection, seen] of open) {
