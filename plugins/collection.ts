@@ -48,18 +48,16 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
   const changes = changesOf(schema)
-  const root = app.prefix === '' ? '/' : ''
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
+  const stored = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
   const isFirst = `If several ${many} have this id, it is the one that was created first.`
 
-  const routes: Record<Operation, RouteOptions> = {
+  const routes: Record<Operation, Omit<RouteOptions, 'url'>> = {
     list: {
       method: 'GET',
-      url: root,
       schema: {
-        operationId: `list${Many}`,
         summary: `List all ${many}`,
         description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
         querystring: PageQuery,
@@ -78,9 +76,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
 
     get: {
       method: 'GET',
-      url: `/:${idParameter}`,
       schema: {
-        operationId: `get${One}`,
         summary: `Get one ${one}`,
         description: isFirst,
         params,
@@ -98,9 +94,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
 
     create: {
       method: 'POST',
-      url: root,
       schema: {
-        operationId: `create${One}`,
         summary: `Create ${withArticle(one)}`,
         description: idSources[idSource],
         headers: CreationHeaders,
@@ -117,18 +111,13 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
 
     replace: {
       method: 'PUT',
-      url: `/:${idParameter}`,
       schema: {
-        operationId: `replace${One}`,
         summary: `Replace one ${one}`,
         description: `${isFirst} An id in the body must be that of the path.`,
         params,
         headers: ChangeHeaders,
         body: ref(newSchema),
-        response: {
-          200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }),
-          ...errorResponses(404, 412, 413)
-        }
+        response: stored
       },
       handler: function replaceRecord (request, reply) {
         return changeRecord(request, reply, store, idOf(request), changes.replace)
@@ -137,19 +126,14 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
 
     update: {
       method: 'PATCH',
-      url: `/:${idParameter}`,
       schema: {
-        operationId: `update${One}`,
         summary: `Update one ${one}`,
         description: `${isFirst} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`,
         consumes: ['application/merge-patch+json', 'application/json'],
         params,
         headers: ChangeHeaders,
         body: ref(patchSchema),
-        response: {
-          200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }),
-          ...errorResponses(404, 412, 413)
-        }
+        response: stored
       },
       handler: function updateRecord (request, reply) {
         return changeRecord(request, reply, store, idOf(request), changes.update)
@@ -158,9 +142,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
 
     delete: {
       method: 'DELETE',
-      url: `/:${idParameter}`,
       schema: {
-        operationId: `delete${One}`,
         summary: `Delete one ${one}`,
         description: `If several ${many} have this id, the one that was created first is deleted.`,
         params,
@@ -179,7 +161,9 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   for (const operation of definition.operations) {
     const { schema, onSend = [], ...route } = routes[operation]
     const { schema: ownSchema, onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
-    app.route({ ...routeDefaults, ...route, ...own, schema: { tags: [definition.name], ...schema, ...ownSchema }, onSend: [ownOnSend, onSend].flat() })
+    const url = schema?.params ? `/:${idParameter}` : app.prefix === '' ? '/' : ''
+    const names = { operationId: operation + (operation === 'list' ? Many : One), tags: [definition.name] }
+    app.route({ ...routeDefaults, url, ...route, ...own, schema: { ...names, ...schema, ...ownSchema }, onSend: [ownOnSend, onSend].flat() })
   }
 }
 
