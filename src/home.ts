@@ -1,19 +1,12 @@
-import type { FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import { metadata } from '../plugins/http/plugin.js'
 import { setHeaders } from '../plugins/http/responses.js'
-
-/** Options of the plugin `home`. */
-interface HomeOptions {
-  /** Whether the documentation pages are served. */
-  docs: boolean
-}
 
 /**
  * Answers `GET /`: browsers are redirected to the documentation, and other clients get links to all pages and all
  * documented routes without parameters, by tag. Also answers browsers that request an icon. Register it before the routes.
  */
-const home: FastifyPluginAsync<HomeOptions> = async function home (app, { docs }) {
+export default fp<{ docs: boolean }>(async function home (app, { docs }) {
   const links: Record<string, string[]> = docs ? { docs: ['./docs', './redoc', './openapi.json'] } : {}
 
   app.addHook('onRoute', function addLink ({ method, url, schema }) {
@@ -31,6 +24,4 @@ const home: FastifyPluginAsync<HomeOptions> = async function home (app, { docs }
   app.get('/favicon.ico', { schema: { hide: true }, logLevel: 'warn' }, async function noIcon (_request, reply) {
     return reply.code(204).header('cache-control', 'public, max-age=86400').send()
   })
-}
-
-export default fp(home, metadata('home'))
+}, metadata('home'))

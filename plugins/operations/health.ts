@@ -1,9 +1,9 @@
 import { Type } from '@sinclair/typebox'
-import type { FastifyPluginAsync } from 'fastify'
+import type { FastifyInstance, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, shared, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, metadata, shared } from '../http/plugin.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
 
 /** The decorators of the plugin `health`. */
@@ -22,22 +22,15 @@ export interface HealthOptions {
   prefix?: string
 }
 
-const optionSchemas: OptionSchemas<HealthOptions> = { prefix: Type.Optional(Type.String()) }
-
 /** The readiness checks of an app. */
 export const checksOf = shared((): Check[] => [])
-
-/** Successful probes are not logged. */
-const logLevel = 'warn'
-
-const Status = Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] })
 
 /**
  * Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). `/readyz` checks the databases
  * of all scopes of the app, in whatever order they are registered.
  */
 export default fp<HealthOptions>(async function health (app, options) {
-  checkOptions(app, 'health', optionSchemas, options)
+  const { prefix = '' } = checkOptions(app, 'health', { prefix: Type.Optional(Type.String()) }, options)
   const checks = checksOf(app)
   let closing = false
 
@@ -59,7 +52,7 @@ export default fp<HealthOptions>(async function health (app, options) {
   })
   app.register(async function scope (app) {
     await applyApiDefaults(app)
-    app.register(probes, { checks, prefix: options.prefix ?? '' })
+    app.register(probes, { prefix })
   })
 
   function markNotReady () {
@@ -69,43 +62,32 @@ export default fp<HealthOptions>(async function health (app, options) {
   function isClosing () {
     if (closing) throw httpError(503, 'Shutting down')
   }
-}, metadata('health'))
 
-const probes: FastifyPluginAsync<{ checks: Check[] }> = async function probes (app, { checks }) {
-  app.get('/livez', {
-    ...routeDefaults,
-    logLevel,
-    schema: {
+  async function probes (app: FastifyInstance) {
+    app.get('/livez', probe('The process runs', {
       operationId: 'isLive',
       summary: 'Liveness probe',
-      description: 'If it does not answer, the process should be restarted.',
-      tags: ['health'],
-      response: {
-        200: { ...Status, description: 'The process runs' },
-        ...errorResponses()
-      }
-    }
-  }, async function isLive (request, reply) {
-    setHeaders(request, reply)
-    return { status: 'ok' as const }
-  })
+      description: 'If it does not answer, the process should be restarted.'
+    }), async function isLive (request, reply) {
+      setHeaders(request, reply)
+      return { status: 'ok' }
+    })
 
-  app.get('/readyz', {
-    ...routeDefaults,
-    logLevel,
-    schema: {
+    app.get('/readyz', probe('The service can serve requests', {
       operationId: 'isReady',
       summary: 'Readiness probe',
-      description: 'It answers 503 while the database is unavailable and during shutdown.',
-      tags: ['health'],
-      response: {
-        200: { ...Status, description: 'The service can serve requests' },
-        ...errorResponses()
-      }
-    }
-  }, async function isReady (request, reply) {
-    for (const check of checks) await check()
-    setHeaders(request, reply)
-    return { status: 'ok' as const }
-  })
+      description: 'It answers 503 while the database is unavailable and during shutdown.'
+    }), async function isReady (request, reply) {
+      for (const check of checks) await check()
+      setHeaders(request, reply)
+      return { status: 'ok' }
+    })
+  }
+}, metadata('health'))
+
+/** The options of the route of a probe. Successful probes are not logged. */
+function probe (description: string, schema: FastifySchema) {
+  const ok = { ...Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] }), description }
+  const response = { 200: ok, ...errorResponses() }
+  return { ...routeDefaults, logLevel: 'warn' as const, schema: { ...schema, tags: ['health'], response } }
 }
