@@ -37,20 +37,9 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
 
-  const requests = new Histogram({
-    name: 'http_request_duration_seconds',
-    help: 'Duration of requests',
-    labelNames: ['method', 'route', 'status'],
-    buckets,
-    registers
-  })
-  const operations = new Histogram({
-    name: 'store_operation_duration_seconds',
-    help: 'Duration of store operations',
-    labelNames: ['collection', 'operation'],
-    buckets,
-    registers
-  })
+  const histogram = (name: string, help: string, labelNames: string[]) => new Histogram({ name, help, labelNames, buckets, registers })
+  const requests = histogram('http_request_duration_seconds', 'Duration of requests', ['method', 'route', 'status'])
+  const operations = histogram('store_operation_duration_seconds', 'Duration of store operations', ['collection', 'operation'])
 
   app.addHook('onResponse', async function measure ({ method, routeOptions, is404 }, { statusCode, elapsedTime }) {
     const route = is404 ? 'unknown' : String(routeOptions.url)
@@ -74,7 +63,16 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   const metrics: Metrics = {
     observeStore (collection, store) {
       sizes.push({ collection, size: store.size })
-      return timed(collection, store)
+      return {
+        ...store,
+        append: timed(collection, 'append', store.append),
+        first: timed(collection, 'first', store.first),
+        list: timed(collection, 'list', store.list),
+        page: timed(collection, 'page', store.page),
+        removeFirst: timed(collection, 'removeFirst', store.removeFirst),
+        ...store.replaceFirst && { replaceFirst: timed(collection, 'replaceFirst', store.replaceFirst) },
+        ...store.version && { version: timed(collection, 'version', store.version) }
+      }
     },
     observeConnections (look) {
       pools.push(look)
@@ -100,16 +98,8 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   /** Adds a gauge that is measured by each scrape; concurrent scrapes share a measurement. If it fails, the gauge is left out. */
   function gauge (name: string, help: string, labelNames: string[], look: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
     let measuring: Promise<void> | undefined
-    const figure = new Gauge({
-      name,
-      help,
-      labelNames,
-      registers,
-      async collect () {
-        measuring ??= measure().finally(() => { measuring = undefined })
-        await measuring
-      }
-    })
+    const collect = () => (measuring ??= measure().finally(() => { measuring = undefined }))
+    const figure = new Gauge({ name, help, labelNames, registers, collect })
 
     async function measure () {
       const values: { labels: Record<string, string>, value: number }[] = []
@@ -124,31 +114,17 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
     }
   }
 
-  function timed<T extends HasId> (collection: string, store: Store<T>): Store<T> {
-    return {
-      ...store,
-      append: time('append', store.append),
-      first: time('first', store.first),
-      list: time('list', store.list),
-      page: time('page', store.page),
-      removeFirst: time('removeFirst', store.removeFirst),
-      ...store.replaceFirst && { replaceFirst: time('replaceFirst', store.replaceFirst) },
-      ...store.version && { version: time('version', store.version) }
-    }
-
-    function time<A extends unknown[], R> (operation: string, work: (...args: A) => R) {
-      return (...args: A) => {
-        const endTimer = operations.startTimer({ collection, operation })
-        const end = () => { endTimer() }
-        try {
-          const result = work(...args)
-          if (result instanceof Promise) return result.finally(end) as R
-          end()
-          return result
-        } catch (error) {
-          end()
-          throw error
-        }
+  function timed<A extends unknown[], R> (collection: string, operation: string, work: (...args: A) => R) {
+    return (...args: A) => {
+      const end = operations.startTimer({ collection, operation })
+      try {
+        const result = work(...args)
+        if (result instanceof Promise) return result.finally(end) as R
+        end()
+        return result
+      } catch (error) {
+        end()
+        throw error
       }
     }
   }
