@@ -16,20 +16,17 @@ const compressedBodies = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>()
 /** An `onSend` hook that compresses the body. Small bodies and errors are sent as they are. */
 export function compress (request: FastifyRequest, reply: FastifyReply, body: unknown, done: (error: Error | null, body?: unknown) => void) {
   const { statusCode } = reply
-  if (statusCode === 200 || statusCode === 304) addVary(reply, 'accept-encoding')
+  const vary = reply.getHeader('vary')
+  if (statusCode === 200 || statusCode === 304) reply.header('vary', vary === undefined ? 'accept-encoding' : `${vary}, accept-encoding`)
   const accepted = request.headers['accept-encoding']
   if (statusCode !== 200 || !accepted || reply.hasHeader('content-encoding')) return done(null, body)
   const { coding, isRequired } = negotiate(String(accepted))
   if (coding === undefined) done(null, body)
   else if (body instanceof Readable) done(null, compressedStream(request, reply, body, coding))
-  else if (isText(body) && (isRequired || Buffer.byteLength(body) >= threshold)) {
+  else if ((typeof body === 'string' || Buffer.isBuffer(body)) && (isRequired || Buffer.byteLength(body) >= threshold)) {
     setCoding(reply, coding)
     compressOnce(body, coding).then(compressed => done(null, compressed), done)
   } else done(null, body)
-}
-
-function isText (body: unknown): body is string | Buffer {
-  return typeof body === 'string' || body instanceof Buffer
 }
 
 function setCoding (reply: FastifyReply, { name }: Coding) {
@@ -54,12 +51,6 @@ function compressedStream ({ method }: FastifyRequest, reply: FastifyReply, body
   if (method === 'HEAD') return Readable.from([])
   streams++
   return pipeline(body, coding.createStream({ ...coding.options, flush: coding.flush }), () => { streams-- })
-}
-
-/** Adds a header name to `Vary`, which may be set already. */
-function addVary (reply: FastifyReply, name: string) {
-  const vary = reply.getHeader('vary')
-  reply.header('vary', vary === undefined ? name : `${vary}, ${name}`)
 }
 
 /** A content coding, such as gzip. */

@@ -1,4 +1,4 @@
-import { STATUS_CODES, type IncomingMessage } from 'node:http'
+import { STATUS_CODES } from 'node:http'
 import { finished } from 'node:stream/promises'
 import { inspect } from 'node:util'
 import createError, { type FastifyErrorConstructor } from '@fastify/error'
@@ -93,7 +93,7 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
     const { code = '', headers, reasonOf = () => code } = error
-    const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find(isErrorStatus) ?? 500
+    const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find((status = 0) => status >= 400 && status <= 599) ?? 500
     const body = errorBody(error, status)
     if (!errorHandler) return reply.send(Object.assign(error, { statusCode: status }, status !== 500 && { message: body.detail, errors: body.errors }))
     if (status >= 500 && !passingErrors.includes(code)) request.log.error({ req: request, err: error }, error.message)
@@ -111,7 +111,8 @@ export function sendError (request: FastifyRequest, reply: FastifyReply, status:
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
   reply.code(status).header('x-request-id', request.id)
   if (!interruptsClient(request, reply)) return reply.send(body)
-  return restOf(request.raw).then(() => { reply.send(body) })
+  // Waits up to five seconds for the end of the request.
+  return finished(request.raw.resume(), { signal: AbortSignal.timeout(5000) }).catch(() => {}).then(() => { reply.send(body) })
 }
 
 /** Returns whether the response would close the connection while the client is sending, so that it might be lost. */
@@ -126,13 +127,4 @@ function keepConnection (reply: FastifyReply) {
   if (reply.getHeader('connection') === 'close' && !reply.raw.hasHeader('connection')) {
     reply.header('connection', reply.raw.shouldKeepAlive ? 'keep-alive' : 'close')
   }
-}
-
-/** Waits up to five seconds for the end of a request. */
-async function restOf (request: IncomingMessage) {
-  await finished(request.resume(), { signal: AbortSignal.timeout(5000) }).catch(() => {})
-}
-
-function isErrorStatus (status = 0) {
-  return status >= 400 && status <= 599
 }

@@ -57,7 +57,7 @@ export function isNotModified (request: FastifyRequest, reply: FastifyReply, eta
 /** The order of RFC 9110, section 13.2.2. There are no modification dates, so the headers with dates are ignored. */
 function evaluate ({ method, headers }: FastifyRequest, etag?: string) {
   const { 'if-match': match, 'if-none-match': noneMatch } = headers
-  if (match !== undefined && !includes(match, etag, isStrongTag)) return 'fail'
+  if (match !== undefined && !includes(match, etag, tag => tag.startsWith('"'))) return 'fail'
   if (noneMatch === undefined || !includes(noneMatch, etag, () => true)) return 'proceed'
   return method === 'GET' || method === 'HEAD' ? 'not modified' : 'fail'
 }
@@ -67,10 +67,6 @@ function includes (list: string, etag = '', isComparable: (tag: string) => boole
   if (list.trim() === '*') return true
   if (!isComparable(etag) || !list.includes(opaque(etag))) return false
   return Array.from(list.matchAll(/(?:W\/)?"[^"]*"/g), ([tag]) => tag).some(tag => isComparable(tag) && opaque(tag) === opaque(etag))
-}
-
-function isStrongTag (tag: string) {
-  return tag.startsWith('"')
 }
 
 /** The tag without the mark of a weak one. */

@@ -4,37 +4,33 @@ import type { PageQuery } from '../../schemas/fields.js'
 import { invalid } from './errors.js'
 import { isNotModified, listEtag, sendNotModified } from './etags.js'
 import { setHeaders } from './responses.js'
-import type { MaybePromise, HasId, List, Store } from '../stores/store.js'
+import type { HasId, List, Store } from '../stores/store.js'
 
 /** Sends the whole collection or, if there is a limit, a page with a link to the next one. */
-export function sendList<T extends HasId> (
-  request: FastifyRequest, reply: FastifyReply, store: Store<T>, { limit, after }: PageQuery
-): MaybePromise<List | undefined> {
+export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, { limit, after }: PageQuery) {
   if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
   const position = after === undefined ? 0 : positionAt(after)
   // The version is read before the list. If the list changes in between, its next version is another one.
   const version = store.version?.()
-  if (version instanceof Promise) return version.then(version => sendVersion(request, reply, store, version, position, limit))
-  return sendVersion(request, reply, store, version, position, limit)
-}
+  return version instanceof Promise ? version.then(send) : send(version)
 
-function sendVersion<T extends HasId> (
-  request: FastifyRequest, reply: FastifyReply, store: Store<T>, version: string | undefined, position: number, limit?: number
-) {
-  if (isNotModified(request, reply, listEtag(version))) return sendNotModified(request, reply)
-  setHeaders(request, reply)
-  return bodyFor(request, limit === undefined ? store.list() : readPage(request, reply, store, position, limit))
-}
-
-/** Reads a page, and adds a link to the next one. */
-async function readPage<T extends HasId> (request: FastifyRequest, reply: FastifyReply, store: Store<T>, position: number, limit: number) {
-  const { list, next } = await store.page(limit, position)
-  if (next !== undefined) {
-    const query = new URLSearchParams(/\?([^#]*)/.exec(request.originalUrl)?.[1])
-    query.set('after', cursorTo(next))
-    reply.header('link', `<?${query}>; rel="next"`)
+  function send (version?: string) {
+    if (isNotModified(request, reply, listEtag(version))) return sendNotModified(request, reply)
+    setHeaders(request, reply)
+    const list = limit === undefined ? store.list() : readPage(limit)
+    return request.method === 'HEAD' ? Promise.resolve(list).then(closed) : list
   }
-  return list
+
+  /** Reads a page, and adds a link to the next one. */
+  async function readPage (limit: number) {
+    const { list, next } = await store.page(limit, position)
+    if (next !== undefined) {
+      const query = new URLSearchParams(/\?([^#]*)/.exec(request.originalUrl)?.[1])
+      query.set('after', cursorTo(next))
+      reply.header('link', `<?${query}>; rel="next"`)
+    }
+    return list
+  }
 }
 
 /** Encodes a position as an opaque cursor, so that clients do not calculate with it. */
@@ -48,12 +44,7 @@ function positionAt (cursor: string) {
   throw invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }])
 }
 
-/** Returns the body. For HEAD, a stream is closed, because Fastify would read it to its end. */
-function bodyFor<T> ({ method }: FastifyRequest, body: MaybePromise<T>): MaybePromise<T> {
-  return method === 'HEAD' ? Promise.resolve(body).then(closed) : body
-}
-
-function closed<T> (body: T) {
-  if (body instanceof Readable) body.destroy()
-  return body
+/** Closes a list that is a stream, because Fastify would read it to its end for HEAD. */
+function closed (list: List) {
+  return list instanceof Readable ? list.destroy() : list
 }

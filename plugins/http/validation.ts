@@ -87,9 +87,8 @@ export const parts = { body: 'body', params: 'path', querystring: 'query', heade
 
 const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', null: 'null', object: 'an object' }
 
-/** Describes what a value must be. */
-export function explain (error: ErrorObject) {
-  const { keyword, params, message } = error
+/** Describes what a value must be: in the words of its schema, if it must match a pattern, a format or a function. */
+export function explain ({ keyword, params, message, parentSchema: { expected, description } = {} }: ErrorObject) {
   switch (keyword) {
     case 'required': return 'is required'
     case 'type': return `must be ${[params.type].flat().map(type => typeNames[type] ?? `a ${type}`).join(' or ')}`
@@ -101,7 +100,9 @@ export function explain (error: ErrorObject) {
     case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
     case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
     case 'dependentRequired': return `needs ${params.missingProperty}`
-    default: return expectation(error) ?? plain(message)
+    case 'format': return expected ? `must be ${expected}` : `must match the format ${params.format}`
+    case 'pattern': case 'is': return expected ?? description ? `must be ${expected ?? description}` : plain(message)
+    default: return plain(message)
   }
 }
 
@@ -112,14 +113,6 @@ function shown (value: unknown) {
 /** The message of Ajv, without capitals. */
 function plain (message = '') {
   return message.replace('NOT', 'not')
-}
-
-/** The words of our schemas for a value that matches a pattern, a format or a function. */
-function expectation ({ keyword, params, parentSchema }: ErrorObject) {
-  if (!['pattern', 'format', 'is'].includes(keyword)) return
-  const expected = parentSchema?.expected ?? (keyword === 'format' ? undefined : parentSchema?.description)
-  if (expected) return `must be ${expected}`
-  return keyword === 'format' ? `must match the format ${params.format}` : undefined
 }
 
 /** A long array can have an error for each of its values. The first ones are enough for a person, and comparing them takes little time. */
@@ -160,7 +153,7 @@ function isAlternative ({ instancePath, schemaPath }: ErrorObject, union: ErrorO
  * Returns the `detail` and the problems of a request that a host has rejected with 400. The message of its own
  * `schemaErrorFormatter` stays as it is.
  */
-export function hostProblems ({ message, validation, validationContext }: Rejection) {
+export function hostProblems ({ message, validation, validationContext }: { message: string, validation?: ErrorObject[], validationContext?: string }) {
   if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Problem[] }
   const problems = problemsOf(validation)
   const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
@@ -172,10 +165,4 @@ export function hostProblems ({ message, validation, validationContext }: Reject
   function textOf (problems: { path: string, message?: string }[]) {
     return problems.map(({ path, message }) => `${validationContext}${path} ${message}`).join(', ')
   }
-}
-
-interface Rejection {
-  message: string
-  validation?: ErrorObject[]
-  validationContext?: string
 }
