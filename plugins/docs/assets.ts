@@ -11,12 +11,6 @@ import { metadata } from '../http/plugin.js'
 import { noCache } from '../http/responses.js'
 import { StartupError } from '../startup.js'
 
-/** A file or a generated text of a documentation page. */
-interface Asset {
-  body: Buffer
-  headers: { 'content-type': string, 'cache-control': string, etag: string }
-}
-
 /** The headers that make a response depend on more than the path. */
 const conditions = /^(if-|range$|accept-encoding$)/
 
@@ -25,7 +19,7 @@ const conditions = /^(if-|range$|accept-encoding$)/
  * them is generated once, compressed once, and has an ETag. The pages themselves are compressed too.
  */
 export default fp(async function assets (app) {
-  const assets = new Map<string, Asset>()
+  const assets = new Map<string, { body: Buffer, headers: Record<'content-type' | 'cache-control' | 'etag', string> }>()
 
   app.addHook('preHandler', async function sendAsset (request, reply) {
     const { method, url, headers } = request

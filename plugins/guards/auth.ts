@@ -44,7 +44,6 @@ export default fp<AuthOptions>(async function auth (app, options) {
   if (fromFile?.size === 0) throw new StartupError('The option file contains no tokens.')
   let { names, verify } = accepting(fromFile)
   if (file !== undefined) watchTokens(app, file, tokens => { ({ names, verify } = accepting(tokens)) })
-
   if (!isInner) app.decorateRequest('bearerToken')
 
   if (securityScheme !== undefined) {
@@ -57,7 +56,7 @@ export default fp<AuthOptions>(async function auth (app, options) {
 
   app.addHook('onRequest', async function authenticate (request, reply) {
     const { authorization } = request.headers
-    const limiter = limiterOf(request)
+    const limiter = ownDecorator<RateLimiter>(request.server, 'rateLimiter', 'check')
     await limiter?.check(request, reply)
     if (request.raw.rawHeaders.filter(isAuthorization).length > 1) { // Node would use the first one
       await limiter?.count(request, reply)
@@ -92,9 +91,4 @@ export default fp<AuthOptions>(async function auth (app, options) {
 /** Names and values alternate in raw headers. */
 function isAuthorization (name: string, n: number) {
   return n % 2 === 0 && name.toLowerCase() === 'authorization'
-}
-
-/** The rate limiter of the scope that serves the request, if there is one. */
-function limiterOf ({ server }: FastifyRequest) {
-  return ownDecorator<RateLimiter>(server, 'rateLimiter', 'check')
 }

@@ -19,16 +19,13 @@ export default fp<CrossOriginProtectionOptions>(async function crossOriginProtec
   if (origins.includes('*')) return
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {
-    const isRejected = !isSafe(request.method) && isCrossOrigin(request) && !origins.includes(String(request.headers.origin))
+    const isSafe = ['GET', 'HEAD', 'OPTIONS'].includes(request.method)
+    const isRejected = !isSafe && isCrossOrigin(request) && !origins.includes(String(request.headers.origin))
     done(isRejected ? httpError(403) : undefined)
   })
 
   app.decorate('crossOriginProtection', true)
 }, metadata('cross-origin-protection'))
-
-function isSafe (method: string) {
-  return method === 'GET' || method === 'HEAD' || method === 'OPTIONS'
-}
 
 /** Browsers send `Origin`, and over HTTPS or to localhost also `Sec-Fetch-Site`. Other clients send neither. */
 function isCrossOrigin (request: FastifyRequest) {

@@ -6,12 +6,6 @@ import { StartupError } from '../startup.js'
 /** Tokens, and the names of those that have one. */
 export type Tokens = Map<string, string | undefined>
 
-interface Entry {
-  /** Where it is. A message never contains the entry, because it may be a secret. */
-  place: string
-  text: string
-}
-
 const validEntry = new RegExp(`^${namedToken.pattern}$`)
 
 /** Parses a list of tokens. */
@@ -50,7 +44,8 @@ function linesOf (file: string) {
   }
 }
 
-function tokensOf (source: string, entries: Entry[]): Tokens {
+/** A message contains the place of an invalid entry, but never its text, because it may be a secret. */
+function tokensOf (source: string, entries: { place: string, text: string }[]): Tokens {
   const invalid = entries.filter(({ text }) => !validEntry.test(text))
   if (invalid.length > 0) throw new StartupError([`Invalid tokens in ${source}:`, ...invalid.map(({ place }) => `  ${place} must be ${namedToken.expected}`)].join('\n'))
   return new Map(entries.map(({ text }) => {

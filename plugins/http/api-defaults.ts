@@ -9,14 +9,6 @@ import { metadata } from './plugin.js'
 import { parts, problemsOf, validatorOf } from './validation.js'
 import { failures, rateHeaders } from './responses.js'
 
-/** The schema of one of our routes. */
-interface RouteSchema {
-  operationId?: string
-  tags?: string[]
-  params?: TObject
-  response?: Record<string, TSchema>
-}
-
 const applied = Symbol('api defaults')
 
 /**
@@ -30,7 +22,7 @@ const apiDefaults = fp<{ errorHandler: boolean }>(async function apiDefaults (ap
   app.setReplySerializer(body => JSON.stringify(body))
 
   app.addHook('onRoute', function completeRoute (route) {
-    const schema = { ...route.schema } as RouteSchema
+    const schema = { ...route.schema } as FastifySchema & { params?: TObject, response?: Record<string, TSchema> }
     const responses = Object.entries(withGuards(app, String(route.method), { ...schema.response }))
     /* c8 ignore next -- only some versions of Fastify do */
     if (schema.operationId?.startsWith(schemaId(''))) return // Fastify calls it again for the HEAD route of a GET route
@@ -76,8 +68,15 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
     if (part === 'path' && names.some(name => data[name] === '')) return { error: httpError(404) }
     // Most requests have none of the optional parameters.
     if (isOptional && names.every(name => data[name] === undefined)) return true
-    readIntegers(data, integers)
-    return check(pick(data, names))
+    for (const name of integers) {
+      const text = data[name]
+      // The validator rejects all other texts. An integer beyond the largest number is still an integer.
+      if (typeof text === 'string' && /^-?\d+$/.test(text)) data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
+    }
+    // The other parameters stay in the request, because a hook of the host may need them.
+    const picked: Record<string, unknown> = {}
+    for (const name of names) picked[name] = data[name]
+    return check(picked)
   }
 }
 
@@ -118,29 +117,8 @@ const transform: NonNullable<FastifyDynamicSwaggerOptions['transform']> = functi
   return { schema: JSON.parse(JSON.stringify(schema), (key, value) => key === 'examples' ? undefined : value), url }
 }
 
-const lowerCase = (name: string) => name.toLowerCase()
-
 /** Header names are in lower case in a request. */
 function withLowerCaseNames ({ properties, required = [], ...schema }: TObject) {
-  const named = Object.entries(properties).map(([name, property]) => [lowerCase(name), property])
-  return { ...schema, properties: Object.fromEntries(named), required: required.map(lowerCase) } as TObject
-}
-
-/** Copies the named properties. The others stay in the request, because a hook of the host may need them. */
-function pick (data: Record<string, unknown>, names: string[]) {
-  const picked: Record<string, unknown> = {}
-  for (const name of names) picked[name] = data[name]
-  return picked
-}
-
-/**
- * Converts parameters to numbers if the schema requires an integer and they consist of decimal digits. The validator
- * rejects all others. An integer beyond the largest number is still an integer.
- */
-function readIntegers (data: Record<string, unknown>, names: string[]) {
-  for (const name of names) {
-    const text = data[name]
-    if (typeof text !== 'string' || !/^-?\d+$/.test(text)) continue
-    data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
-  }
+  const named = Object.entries(properties).map(([name, property]) => [name.toLowerCase(), property])
+  return { ...schema, properties: Object.fromEntries(named), required: required.map(name => name.toLowerCase()) } as TObject
 }

@@ -114,7 +114,7 @@ function inOrder (handle: RequestListener): RequestListener {
  * connection has nothing to batch, and its requests are handled at once.
  */
 function inBatches (listener: RequestListener, isWorthwhile: () => boolean): RequestListener {
-  let waiting: Waiting[] = []
+  const waiting: { request: IncomingMessage, response: Parameters<RequestListener>[1], resource: AsyncResource }[] = []
 
   return function handleSoon (request, response) {
     if (!isWorthwhile()) listener(request, response)
@@ -122,29 +122,21 @@ function inBatches (listener: RequestListener, isWorthwhile: () => boolean): Req
   }
 
   function handleWaiting () {
-    const batch = waiting
-    waiting = []
-    handleBatch(batch)
+    handleBatch(waiting.splice(0))
   }
 
-  function handleBatch (batch: Waiting[], first = 0) {
-    let n = first
+  function handleBatch (batch: typeof waiting) {
+    let handled = 0
     try {
-      for (; n < batch.length; n++) {
-        const { request, response, resource } = batch[n] as Waiting
+      for (const { request, response, resource } of batch) {
+        handled++
         resource.runInAsyncScope(listener, undefined, request, response)
       }
     } finally {
       // If a request throws, the others are still handled.
-      if (n < batch.length) setImmediate(handleBatch, batch, n + 1)
+      if (handled < batch.length) setImmediate(handleBatch, batch.slice(handled))
     }
   }
-}
-
-interface Waiting {
-  request: IncomingMessage
-  response: Parameters<RequestListener>[1]
-  resource: AsyncResource
 }
 
 /**
