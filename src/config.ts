@@ -11,7 +11,9 @@ let validator: ValidateFunction<Config> | undefined
 
 /** Reads the configuration from the environment and from what the options set. Throws one error that lists all problems. */
 export function readConfig (env: NodeJS.ProcessEnv = process.env, set: NodeJS.ProcessEnv = {}): Config {
-  const validate = validator ??= compile()
+  // The validator usually runs once, so optimizing its code would take longer than running it.
+  const ajvOptions = { code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] }
+  const validate = validator ??= createAjv({ ...ajvOptions, removeAdditional: 'all' }).compile<Config>(Config)
   const config: unknown = { ...env, ...set }
   const problems = validate(config) ? problemsOf(config) : (validate.errors as ErrorObject[]).map(error => `${nameOf(error)} ${explain(error)}${valueIn(error)}`)
   if (problems.length > 0) throw new StartupError(['Invalid configuration:', ...problems].join('\n  '))
@@ -32,12 +34,6 @@ function problemsOf ({ PORT, METRICS_PORT }: Config) {
 /** The invalid value, unless it could contain a password. */
 function valueIn ({ data, parentSchema }: ErrorObject) {
   return parentSchema?.enum || ['integer', 'boolean'].includes(parentSchema?.type) ? `, not ${JSON.stringify(data)}` : ''
-}
-
-function compile () {
-  // The validator usually runs once, so optimizing its code would take longer than running it.
-  const options = { code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] }
-  return createAjv({ ...options, removeAdditional: 'all' }).compile<Config>(Config)
 }
 
 /** Returns whether a text is a list of IP addresses and ranges. */
@@ -80,16 +76,13 @@ export function readCommandLine (args: string[]): { text?: string, set?: NodeJS.
 function parse (args: string[]) {
   try {
     // parseArgs accepts a negative number only after an equals sign.
+    const isNegative = (arg = '') => /^-\d/.test(arg)
     const joined = args.flatMap((arg, n) => isNegative(args[n + 1]) ? `${arg}=${args[n + 1]}` : n > 0 && isNegative(arg) ? [] : arg)
     return parseArgs({ args: joined, options }).values
   } catch (error) {
     const [reason] = (error as Error).message.split(/\.?\n|\. /, 1)
     throw new StartupError(`${reason}. ${hintFor(args)}`)
   }
-}
-
-function isNegative (arg = '') {
-  return /^-\d/.test(arg)
 }
 
 /** An option that does not exist may have the name of a variable. */

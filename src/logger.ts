@@ -62,20 +62,16 @@ export async function openLog (terminal = process.stdout.isTTY) {
   }
 }
 
-function messageOf ({ req, res, responseTime, token, reason, msg }: RequestLine) {
-  const line = req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
-  return [token, line, reason].filter(Boolean).join(': ')
-}
-
-interface RequestLine {
-  msg?: string
+/** A line of the log, with the name of the bearer token, and why the request was rejected. */
+interface Line extends Partial<Record<'msg' | 'token' | 'reason', string>> {
   req?: { method: string, url: string }
   res?: { statusCode: number }
   responseTime?: number
-  /** The name of the bearer token. */
-  token?: string
-  /** Why the request was rejected. */
-  reason?: string
+}
+
+function messageOf ({ req, res, responseTime, token, reason, msg }: Line) {
+  const line = req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
+  return [token, line, reason].filter(Boolean).join(': ')
 }
 
 /** Escapes line breaks and control characters, because a message may contain text from a client. */

@@ -30,6 +30,7 @@ async function start () {
   if (text !== undefined) return console.log(text)
   const config = readConfig(process.env, set)
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
+  const exit = () => process.exit(0) // during startup, there is nothing to finish
   for (const signal of signals) process.on(signal, exit) // the first process of a container ignores a signal without a listener
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
   const { default: closeWithGrace } = await import('close-with-grace')
@@ -90,11 +91,6 @@ async function start () {
       throw new StartupError(`Cannot listen on ${variable === 'PORT' ? host : config.METRICS_HOST}:${config[variable]}: ${reason}.`)
     }
   }
-}
-
-/** Ends the process during startup, when there is nothing to finish. */
-function exit () {
-  process.exit(0)
 }
 
 /** Loads the logger, which a service without a log does not need. */

@@ -161,7 +161,8 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
         if (etag && method === 'GET') cache?.set(url, { etag, text, link })
         return { data, link }
       }
-      error = errorOf(response, data)
+      const detail = data?.detail ?? (response.ok ? 'The response is not JSON' : response.statusText)
+      error = new ApiError(response.status, detail, data?.errors ?? [], response.headers.get('x-request-id'))
       retryAfter = Number(response.headers.get('retry-after')) || 0
     } catch (cause) {
       error = cause
@@ -186,10 +187,6 @@ function parse (text: string) {
   try {
     return JSON.parse(text)
   } catch {}
-}
-
-function errorOf ({ ok, status, statusText, headers }: Response, body?: { detail?: string, errors?: Problem[] }) {
-  return new ApiError(status, body?.detail ?? (ok ? 'The response is not JSON' : statusText), body?.errors ?? [], headers.get('x-request-id'))
 }
 
 /**
