@@ -2,18 +2,14 @@ import { details, ErrorBody, InvalidRequest, type Problem } from '../../schemas/
 import { schemaName } from '../../schemas/fields.js'
 import { errorBody, invalid } from '../http/errors.js'
 
-/** The parts of an operation in an OpenAPI document that have examples. */
+/** The parts of an operation in an OpenAPI document that are used here. */
 export interface Operation {
-  parameters?: Parameter[]
+  operationId?: string
+  tags?: string[]
+  security?: object[]
+  parameters?: { in: string, name: string, schema: { type?: string, minimum?: number, examples?: unknown[] }, example?: unknown }[]
   requestBody?: Body
   responses: Record<string, Body>
-}
-
-interface Parameter {
-  in: string
-  name: string
-  schema: { type?: string, minimum?: number, examples?: unknown[] }
-  example?: unknown
 }
 
 interface Body {
@@ -39,7 +35,7 @@ const exampleDetails: Record<string, string> = { ...details, default: details[43
 /** Adds an example to every body that is a component, because @fastify/swagger drops what is next to a `$ref`. */
 export function addExamples (operation: Operation, schemas: Schemas) {
   const { parameters = [], requestBody, responses } = operation
-  const inPath = parameters.find(isPathInteger)
+  const inPath = parameters.find(parameter => parameter.in === 'path' && parameter.schema.type === 'integer')
   const required = schemas[componentOf(requestBody)]?.required ?? []
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
@@ -72,10 +68,6 @@ export function addExamples (operation: Operation, schemas: Schemas) {
 
 function invalidIn (part: Problem['in'], path: string, message: string) {
   return errorBody(invalid(part, [{ path, message }]), 400)
-}
-
-function isPathInteger (parameter: Parameter) {
-  return parameter.in === 'path' && parameter.schema.type === 'integer'
 }
 
 /** The name of the component that a body consists of. */

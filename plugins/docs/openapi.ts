@@ -142,13 +142,7 @@ function forwardedPrefix ({ headers, ips = [] }: FastifyRequest) {
 interface Document {
   components: { schemas: Schemas, securitySchemes?: object }
   tags: { name: string, description?: string }[]
-  paths: Record<string, Record<string, DocumentedOperation>>
-}
-
-interface DocumentedOperation extends Operation {
-  operationId?: string
-  tags?: string[]
-  security?: object[]
+  paths: Record<string, Record<string, Operation>>
 }
 
 /**
@@ -175,7 +169,7 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
 }
 
 /** Describes the tags of collections like their records, and then that of the probes. */
-function describeTags ({ tags, components }: Document, operations: DocumentedOperation[]) {
+function describeTags ({ tags, components }: Document, operations: Operation[]) {
   for (const name of new Set(operations.flatMap(({ tags = [] }) => tags))) {
     const bodies = operations.filter(({ tags }) => tags?.includes(name)).flatMap(({ responses }) => Object.values({ ...responses[200]?.content, ...responses[201]?.content }))
     const description = bodies.map(({ schema }) => components.schemas[nameOf(schema.items ?? schema)]?.description).find(Boolean)

@@ -1,4 +1,4 @@
-import type { FastifyPluginAsync } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { besideBundle, bundleFolder, redocFolder } from './assets.js'
 import type { DocsOptions } from './openapi.js'
 import redoc from './redoc.js'
@@ -19,9 +19,9 @@ const contentSecurityPolicy = [
 ].join('; ')
 
 /** Serves Swagger UI and Redoc. */
-const pages: FastifyPluginAsync<PagesOptions> = async function pages (app, options) {
+export default async function pages (app: FastifyInstance, options: PagesOptions) {
   const { document, swaggerUi: path = '/docs', redoc: prefix = '/redoc', bundle = bundleFolder() } = options
-  const page = { title: escaped(options.title), contentSecurityPolicy, document }
+  const page = { title: options.title.replaceAll('&', '&amp;').replaceAll('<', '&lt;'), contentSecurityPolicy, document }
   if (path) app.register(swaggerUi, { ...page, path, files: bundle && besideBundle(bundle, 'swaggerUi') })
   if (prefix) app.register(redoc, { ...page, prefix, files: bundle ? besideBundle(bundle, 'redoc') : redocFolder() })
 }
@@ -32,10 +32,4 @@ interface PagesOptions extends Pick<DocsOptions, 'prefix' | 'swaggerUi' | 'redoc
   document: string
   /** The folder of the bundle that the app is in. */
   bundle?: string
-}
-
-export default pages
-
-function escaped (text: string) {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
 }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join, posix } from 'node:path'
-import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import assets from './assets.js'
 
 /** Options of a documentation page. */
@@ -12,15 +12,9 @@ export interface PageOptions {
   document: string
 }
 
-interface RedocOptions extends PageOptions {
-  /** Path of the page. */
-  prefix: string
-  /** The folder with the files of Redoc. */
-  files: string
-}
-
-/** Serves the page and the files of Redoc. */
-const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { prefix, title, contentSecurityPolicy, document, files }) {
+/** Serves the page and the files of Redoc, which are in a folder. */
+export default async function redoc (app: FastifyInstance, options: PageOptions & { prefix: string, files: string }) {
+  const { prefix, title, contentSecurityPolicy, document, files } = options
   app.register(assets)
   app.addHook('onSend', async function protect (_request, reply) {
     reply.header('content-security-policy', contentSecurityPolicy)
@@ -41,5 +35,3 @@ const redoc: FastifyPluginAsync<RedocOptions> = async function redoc (app, { pre
     return html.replaceAll(/\{(\w+)\}/g, (_, name: string) => String(values[name]))
   }
 }
-
-export default redoc

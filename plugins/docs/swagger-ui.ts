@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join, posix } from 'node:path'
-import type { FastifyPluginAsync } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import assets from './assets.js'
 import type { PageOptions } from './redoc.js'
 
@@ -13,16 +13,8 @@ html.dark-mode body { background: none }
 </style>
 `
 
-/** Options of the page of Swagger UI. */
-interface SwaggerUiOptions extends PageOptions {
-  /** Path of the page. */
-  path: string
-  /** The folder with the files of Swagger UI. Default: @fastify/swagger-ui finds its files itself. */
-  files?: string | undefined
-}
-
-/** Serves Swagger UI. */
-const swaggerUiPage: FastifyPluginAsync<SwaggerUiOptions> = async function swaggerUiPage (app, options) {
+/** Serves Swagger UI. Without a folder of its files, @fastify/swagger-ui finds them itself. */
+export default async function swaggerUiPage (app: FastifyInstance, options: PageOptions & { path: string, files?: string | undefined }) {
   const { path, title, contentSecurityPolicy, document, files } = options
   app.addHook('onSend', async function completePage (_request, _reply, body) {
     if (typeof body !== 'string') return body
@@ -71,5 +63,3 @@ export function showAddress (response: { url: string, text: string }) {
   response.text = JSON.stringify(document)
   return response
 }
-
-export default swaggerUiPage
