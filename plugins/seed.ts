@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { problemsOf, validatorOf } from './http/validation.js'
-import { StartupError } from './startup.js'
+import { readNamed, StartupError } from './startup.js'
 import type { Records } from './stores/host-stores.js'
 import type { Collection, HasId } from './stores/store.js'
 
@@ -11,7 +11,7 @@ export interface Seed extends Partial<{ [K in keyof Records]: readonly Records[K
 
 /** Reads the JSON object in the file that a variable names. */
 export function readObject (variable: string, file: string, example: string): Record<string, unknown> {
-  const value = parsed(variable, file)
+  const value = readNamed(variable, () => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file))))
   if (Object(value) !== value || Array.isArray(value)) throw new StartupError(`${variable} must contain a JSON object such as ${example}.`)
   return value
 }
@@ -35,14 +35,6 @@ export function checkedSeed (seed?: Seed) {
   function assertValid () {
     for (const name of unused) problems.push(`  /${name} is not a collection`)
     if (problems.length > 0) throw new StartupError(['Invalid records in the option seed:', ...problems].join('\n'))
-  }
-}
-
-function parsed (variable: string, file: string) {
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)))
-  } catch (error) {
-    throw new StartupError(`Cannot read ${variable}: ${(error as Error).message}`)
   }
 }
 

@@ -3,6 +3,15 @@ export class StartupError extends Error {
   readonly code = 'ERR_STARTUP'
 }
 
+/** Reads what a variable or an option names. */
+export function readNamed<T> (name: string, read: () => T) {
+  try {
+    return read()
+  } catch (error) {
+    throw new StartupError(`Cannot read ${name}: ${(error as Error).message}`)
+  }
+}
+
 /** Loads a module that needs an optional package. */
 export async function loadOptional<T> (name: string, option: string, load: () => Promise<T>) {
   try {

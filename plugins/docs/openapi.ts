@@ -14,9 +14,6 @@ import { version } from '../version.js'
 
 const Text = Type.Optional(Type.String({ minLength: 1 }))
 
-/** A path such as `/docs`. */
-const validPath = /^(\/[\w.~-]+)+$/
-
 type SecurityScheme =
   | { type: 'http', scheme: string, bearerFormat?: string, description?: string }
   | { type: 'apiKey', in: 'cookie' | 'header' | 'query', name: string, description?: string }
@@ -58,7 +55,7 @@ export const docsOptions: OptionSchemas<DocsOptions> = {
 }
 
 function isPath (value: unknown) {
-  return typeof value === 'string' && validPath.test(value)
+  return typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)
 }
 
 /** What the document says about this package. */

@@ -1,7 +1,7 @@
 import { readFileSync, unwatchFile, watchFile } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import { namedToken } from '../../schemas/config.js'
-import { StartupError } from '../startup.js'
+import { readNamed, StartupError } from '../startup.js'
 
 /** Tokens, and the names of those that have one. */
 export type Tokens = Map<string, string | undefined>
@@ -15,7 +15,8 @@ export function parseTokens (texts: string[]): Tokens {
 
 /** Reads a file with one token per line. A `#` at the start of a line or after a space begins a comment. */
 export function readTokens (file: string): Tokens {
-  const entries = linesOf(file).map((line, n) => ({ place: `line ${n + 1}`, text: line.replace(/(^|\s)#.*/, '').trim() }))
+  const lines = readNamed('the option file', () => readFileSync(file, 'utf8').split('\n'))
+  const entries = lines.map((line, n) => ({ place: `line ${n + 1}`, text: line.replace(/(^|\s)#.*/, '').trim() }))
   return tokensOf('the option file', entries.filter(({ text }) => text !== ''))
 }
 
@@ -33,14 +34,6 @@ export function watchTokens (app: FastifyInstance, file: string, accept: (tokens
     } catch (error) {
       app.log.error({ err: error }, `Tokens cannot be reloaded from ${file}; the previous tokens stay valid`)
     }
-  }
-}
-
-function linesOf (file: string) {
-  try {
-    return readFileSync(file, 'utf8').split('\n')
-  } catch (error) {
-    throw new StartupError(`Cannot read the option file: ${(error as Error).message}`)
   }
 }
 

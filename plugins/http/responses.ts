@@ -1,4 +1,4 @@
-import { Type, type TSchema } from '@sinclair/typebox'
+import { Type, type TProperties, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ref } from '../../schemas/fields.js'
 import { ErrorBody, InvalidRequest } from '../../schemas/errors.js'
@@ -47,29 +47,22 @@ export const rateHeaders = {
   'X-RateLimit-Reset': Type.Integer({ description: 'Seconds until the time window ends' })
 }
 
+const failure = (description: string, headers?: TProperties) => ref(ErrorBody, { description, ...headers && { headers } })
+
 /** The error responses by status. */
 export const failures = {
   400: ref(InvalidRequest, { description: 'The request is invalid' }),
-  401: ref(ErrorBody, {
-    description: 'The bearer token is missing or not valid',
-    headers: { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }
-  }),
-  403: ref(ErrorBody, { description: 'A browser sent the request from a page of another origin' }),
-  404: ref(ErrorBody, { description: 'No record has this id' }),
-  409: ref(ErrorBody, { description: 'A request with this Idempotency-Key is in progress' }),
-  412: ref(ErrorBody, { description: 'The precondition in If-Match or If-None-Match is not met' }),
-  413: ref(ErrorBody, { description: 'The request body is too large' }),
-  422: ref(ErrorBody, { description: 'The Idempotency-Key was already used with a different request body' }),
-  429: ref(ErrorBody, {
-    description: 'The client has sent too many requests',
-    headers: { ...retryAfter, ...rateHeaders }
-  }),
-  500: ref(ErrorBody, { description: 'The service failed' }),
-  503: ref(ErrorBody, {
-    description: 'The database is unavailable, or the service is overloaded or shutting down',
-    headers: retryAfter
-  }),
-  default: ref(ErrorBody, { description: 'The request is not valid HTTP, or took too long to arrive' })
+  401: failure('The bearer token is missing or not valid', { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }),
+  403: failure('A browser sent the request from a page of another origin'),
+  404: failure('No record has this id'),
+  409: failure('A request with this Idempotency-Key is in progress'),
+  412: failure('The precondition in If-Match or If-None-Match is not met'),
+  413: failure('The request body is too large'),
+  422: failure('The Idempotency-Key was already used with a different request body'),
+  429: failure('The client has sent too many requests', { ...retryAfter, ...rateHeaders }),
+  500: failure('The service failed'),
+  503: failure('The database is unavailable, or the service is overloaded or shutting down', retryAfter),
+  default: failure('The request is not valid HTTP, or took too long to arrive')
 }
 
 /** The error responses of a route: these statuses, and those that every route has. */

@@ -88,7 +88,8 @@ export const parts = { body: 'body', params: 'path', querystring: 'query', heade
 const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', null: 'null', object: 'an object' }
 
 /** Describes what a value must be: in the words of its schema, if it must match a pattern, a format or a function. */
-export function explain ({ keyword, params, message, parentSchema: { expected, description } = {} }: ErrorObject) {
+export function explain ({ keyword, params, message = '', parentSchema: { expected, description } = {} }: ErrorObject) {
+  const plain = message.replace('NOT', 'not')
   switch (keyword) {
     case 'required': return 'is required'
     case 'type': return `must be ${[params.type].flat().map(type => typeNames[type] ?? `a ${type}`).join(' or ')}`
@@ -96,23 +97,18 @@ export function explain ({ keyword, params, message, parentSchema: { expected, d
     case 'maximum': return `must be at most ${params.limit}`
     case 'enum': return `must be one of ${params.allowedValues.map(shown).join(', ')}`
     case 'const': return `must be ${shown(params.allowedValue)}`
-    case 'minLength': return params.limit === 1 ? 'must not be empty' : plain(message)
+    case 'minLength': return params.limit === 1 ? 'must not be empty' : plain
     case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
     case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
     case 'dependentRequired': return `needs ${params.missingProperty}`
     case 'format': return expected ? `must be ${expected}` : `must match the format ${params.format}`
-    case 'pattern': case 'is': return expected ?? description ? `must be ${expected ?? description}` : plain(message)
-    default: return plain(message)
+    case 'pattern': case 'is': return expected ?? description ? `must be ${expected ?? description}` : plain
+    default: return plain
   }
 }
 
 function shown (value: unknown) {
   return typeof value === 'string' ? value : JSON.stringify(value)
-}
-
-/** The message of Ajv, without capitals. */
-function plain (message = '') {
-  return message.replace('NOT', 'not')
 }
 
 /** A long array can have an error for each of its values. The first ones are enough for a person, and comparing them takes little time. */

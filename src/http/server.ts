@@ -169,17 +169,13 @@ function listenOnLocalhost (server: Server) {
       return port
     }
     server.once('error', () => beside.close()) // the server itself cannot listen
-    closeTogether(beside)
-    return (beside.address() as AddressInfo).port
-  }
-
-  /** Makes the server wait for the connections of the other address when it closes. */
-  function closeTogether (beside: net.Server) {
     const close = server.close.bind(server)
     const closed = once(beside, 'close')
+    // When the server closes, it also waits for the connections of the other address.
     server.close = callback => {
       beside.close()
       return close(error => closed.then(() => callback?.(error)))
     }
+    return (beside.address() as AddressInfo).port
   }
 }
