@@ -15,6 +15,16 @@ function listOf (pattern: string) {
   return `(${pattern})(,(${pattern}))*`
 }
 
+/** An integer in a range, with a description and a default. */
+function integer ([minimum, maximum]: [number, number], description: string, value?: number) {
+  return Type.Integer({ minimum, maximum, description, ...value !== undefined && { default: value } })
+}
+
+/** The path of a file. */
+function file (description: string) {
+  return Type.Optional(Type.String({ minLength: 1, description }))
+}
+
 /**
  * Every environment variable that the service reads. `description` is for the documentation; `expected` completes the
  * error message "NAME must be …" if a pattern or format does not match.
@@ -25,12 +35,7 @@ export const Config = Type.Object({
     minLength: 1,
     description: 'Address to listen on; `0.0.0.0` or `::` for all addresses'
   }),
-  PORT: Type.Integer({
-    default: 3000,
-    minimum: 0,
-    maximum: 65535,
-    description: 'Port to listen on; `0` for any free port'
-  }),
+  PORT: integer([0, 65535], 'Port to listen on; `0` for any free port', 3000),
   LOG_LEVEL: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
     default: 'info',
     description: 'Lowest level that is logged; requests are logged at `info`'
@@ -45,10 +50,7 @@ export const Config = Type.Object({
     default: 'client',
     description: 'Who chooses the id of a new item or user: the `client`, or the `server`'
   }),
-  COLLECTIONS_FILE: Type.Optional(Type.String({
-    minLength: 1,
-    description: 'JSON file with your own collections, such as `{"orders":{"schema":{}}}`'
-  })),
+  COLLECTIONS_FILE: file('JSON file with your own collections, such as `{"orders":{"schema":{}}}`'),
   DATABASE_URL: Type.String({
     default: 'memory',
     pattern: '^(memory$|sqlite:.|postgres(ql)?://)',
@@ -61,50 +63,19 @@ export const Config = Type.Object({
     maximum: 600_000,
     description: 'Maximum time for the database operations of a request, in milliseconds'
   }),
-  DATABASE_POOL_SIZE: Type.Integer({
-    default: databaseDefaults.poolSize,
-    minimum: 2,
-    maximum: 1000,
-    description: 'Maximum number of connections to PostgreSQL, at least 2'
-  }),
-  SEED: Type.Boolean({
-    default: true,
-    description: 'Adds the initial records to a new store; `false` starts empty'
-  }),
-  SEED_FILE: Type.Optional(Type.String({
-    minLength: 1,
-    description: 'JSON file with other initial records, such as `{"items":[],"users":[]}`'
-  })),
-  BODY_LIMIT: Type.Integer({
-    default: 1024 * 1024,
-    minimum: 1,
-    maximum: 2 ** 28,
-    description: 'Maximum size of a request body, in bytes'
-  }),
-  DOCS: Type.Boolean({
-    default: true,
-    description: 'Serves `/docs`, `/redoc` and `/openapi.json`'
-  }),
+  DATABASE_POOL_SIZE: integer([2, 1000], 'Maximum number of connections to PostgreSQL, at least 2', databaseDefaults.poolSize),
+  SEED: Type.Boolean({ default: true, description: 'Adds the initial records to a new store; `false` starts empty' }),
+  SEED_FILE: file('JSON file with other initial records, such as `{"items":[],"users":[]}`'),
+  BODY_LIMIT: integer([1, 2 ** 28], 'Maximum size of a request body, in bytes', 1024 * 1024),
+  DOCS: Type.Boolean({ default: true, description: 'Serves `/docs`, `/redoc` and `/openapi.json`' }),
   AUTH_TOKENS: Type.Optional(Type.String({
     pattern: `^${listOf(namedToken.pattern)}$`,
     expected: `tokens separated by commas, each ${namedToken.expected}`,
     description: 'Bearer tokens that are accepted, separated by commas; `NAME:TOKEN` gives a token a name for the log'
   })),
-  AUTH_TOKENS_FILE: Type.Optional(Type.String({
-    minLength: 1,
-    description: 'File with one such token per line; changes take effect without a restart'
-  })),
-  RATE_LIMIT_MAX: Type.Optional(Type.Integer({
-    minimum: 1,
-    maximum: 1_000_000_000,
-    description: 'Maximum number of requests per client and time window'
-  })),
-  RATE_LIMIT_WINDOW: Type.Integer({
-    default: 60_000,
-    minimum: 1,
-    maximum: 86_400_000,
-    description: 'Length of the time window, in milliseconds'
-  }),
+  AUTH_TOKENS_FILE: file('File with one such token per line; changes take effect without a restart'),
+  RATE_LIMIT_MAX: Type.Optional(integer([1, 1_000_000_000], 'Maximum number of requests per client and time window')),
+  RATE_LIMIT_WINDOW: integer([1, 86_400_000], 'Length of the time window, in milliseconds', 60_000),
   REDIS_URL: Type.Optional(Type.String({
     format: 'redis',
     expected: 'a URL such as redis://host:6379',
@@ -120,37 +91,12 @@ export const Config = Type.Object({
     expected: '* or origins such as https://example.com, separated by commas',
     description: 'Origins whose pages may use the API, separated by commas, or `*` for all'
   })),
-  SECURITY_HEADERS: Type.Boolean({
-    default: false,
-    description: 'Adds the security headers of helmet to API responses'
-  }),
-  METRICS_PORT: Type.Optional(Type.Integer({
-    minimum: 0,
-    maximum: 65535,
-    description: 'Port for Prometheus metrics at `/metrics`; `0` for any free port'
-  })),
-  METRICS_HOST: Type.String({
-    default: '127.0.0.1',
-    minLength: 1,
-    description: 'Address for the metrics to listen on'
-  }),
-  MAX_EVENT_LOOP_DELAY: Type.Optional(Type.Integer({
-    minimum: 1,
-    maximum: 60_000,
-    description: 'Event loop delay above which the API answers 503, in milliseconds'
-  })),
-  SHUTDOWN_DELAY: Type.Integer({
-    default: 0,
-    minimum: 0,
-    maximum: 600_000,
-    description: 'Time to keep serving after SIGTERM with `/readyz` at 503, in milliseconds'
-  }),
-  SHUTDOWN_TIMEOUT: Type.Integer({
-    default: 8000,
-    minimum: 1,
-    maximum: 600_000,
-    description: 'Maximum time for requests to finish after that, in milliseconds'
-  })
+  SECURITY_HEADERS: Type.Boolean({ default: false, description: 'Adds the security headers of helmet to API responses' }),
+  METRICS_PORT: Type.Optional(integer([0, 65535], 'Port for Prometheus metrics at `/metrics`; `0` for any free port')),
+  METRICS_HOST: Type.String({ default: '127.0.0.1', minLength: 1, description: 'Address for the metrics to listen on' }),
+  MAX_EVENT_LOOP_DELAY: Type.Optional(integer([1, 60_000], 'Event loop delay above which the API answers 503, in milliseconds')),
+  SHUTDOWN_DELAY: integer([0, 600_000], 'Time to keep serving after SIGTERM with `/readyz` at 503, in milliseconds', 0),
+  SHUTDOWN_TIMEOUT: integer([1, 600_000], 'Maximum time for requests to finish after that, in milliseconds', 8000)
 }, {
   dependentRequired: { REDIS_URL: ['RATE_LIMIT_MAX'] }
 })
