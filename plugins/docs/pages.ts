@@ -21,7 +21,8 @@ const contentSecurityPolicy = [
 /** Serves Swagger UI and Redoc. */
 export default async function pages (app: FastifyInstance, options: PagesOptions) {
   const { document, swaggerUi: path = '/docs', redoc: prefix = '/redoc', bundle = bundleFolder() } = options
-  const page = { title: options.title.replaceAll('&', '&amp;').replaceAll('<', '&lt;'), contentSecurityPolicy, document }
+  const title = options.title.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
+  const page = { title, contentSecurityPolicy, document }
   if (path) app.register(swaggerUi, { ...page, path, files: bundle && besideBundle(bundle, 'swaggerUi') })
   if (prefix) app.register(redoc, { ...page, prefix, files: bundle ? besideBundle(bundle, 'redoc') : redocFolder() })
 }

@@ -14,7 +14,7 @@ html.dark-mode body { background: none }
 `
 
 /** Serves Swagger UI. Without a folder of its files, @fastify/swagger-ui finds them itself. */
-export default async function swaggerUiPage (app: FastifyInstance, options: PageOptions & { path: string, files?: string | undefined }) {
+export default async function swaggerUiPage (app: FastifyInstance, options: PageOptions & { path: string, files?: string }) {
   const { path, title, contentSecurityPolicy, document, files } = options
   app.addHook('onSend', async function completePage (_request, _reply, body) {
     if (typeof body !== 'string') return body

@@ -15,7 +15,8 @@ export interface CrossOriginProtectionOptions {
  * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
 export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, options) {
-  const { origins = [] } = checkOptions(app, 'crossOriginProtection', { origins: Type.Optional(Type.Array(Type.String())) }, options)
+  const schemas = { origins: Type.Optional(Type.Array(Type.String())) }
+  const { origins = [] } = checkOptions(app, 'crossOriginProtection', schemas, options)
   if (origins.includes('*')) return
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {

@@ -11,7 +11,8 @@ export interface LoadSheddingOptions {
 
 /** Answers 503 at once on all routes of its scope while the event loop is delayed. */
 export default fp<LoadSheddingOptions>(async function loadShedding (app, options) {
-  const { maxEventLoopDelay } = checkOptions(app, 'loadShedding', { maxEventLoopDelay: Type.Number({ minimum: 1 }) }, options)
+  const schemas = { maxEventLoopDelay: Type.Number({ minimum: 1 }) }
+  const { maxEventLoopDelay } = checkOptions(app, 'loadShedding', schemas, options)
   await app.register(import('@fastify/under-pressure'), {
     maxEventLoopDelay,
     // A sample without a turn of the event loop counts as an infinite delay, so a sample must not be shorter than the limit.
