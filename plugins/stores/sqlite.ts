@@ -1,3 +1,4 @@
+import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { batch } from './batch.js'
 import { NotStorableError, StoreUnavailableError } from './errors.js'
@@ -31,6 +32,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   }
   const inode = inodeOf(path)
   let walInode: number | undefined
+  let lastCommit = Date.now()
   const opened: Pick<ReturnType<typeof sqliteStore>, 'table' | 'fill' | 'prepare'>[] = []
 
   const idleReaders: Connection[] = []
@@ -118,7 +120,11 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
   /** Throws if the file or its WAL was removed or replaced: writes to the open files would succeed and be lost. */
   function checkFiles () {
     if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
-    if (walInode !== undefined && inodeOf(`${path}-wal`) !== walInode) throw new StoreUnavailableError(new Error(`The file ${path}-wal was removed or replaced`))
+    if (isWalRemoved()) throw new StoreUnavailableError(new Error(`The file ${path}-wal was removed or replaced. Restart the service`))
+  }
+
+  function isWalRemoved () {
+    return walInode !== undefined && inodeOf(`${path}-wal`) !== walInode
   }
 
   async function inTransaction<T> (work: () => T) {
@@ -127,6 +133,7 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       await retryWhileBusy(() => connection.exec('begin immediate'))
       const result = await work()
       connection.exec('commit')
+      lastCommit = Date.now()
       return result
     } catch (error) {
       if (connection.isTransaction) connection.exec('rollback')
@@ -154,14 +161,22 @@ export async function sqlite (name: string, { timeout, onUnavailable }: EngineOp
       reader.exec('detach file')
       reader.close()
     }
-    try {
-      checkFiles()
-      connection.exec('pragma journal_mode = delete') // moves everything from the WAL to the file, and removes the WAL
-    } catch {
-      // Others use the file, or have replaced it.
-    }
+    if (inodeOf(path) === inode) moveWal()
     connection.close()
     release()
+  }
+
+  /** Moves everything from the WAL to the file, and removes the WAL. If others have restored the file without it, their content stays. */
+  function moveWal () {
+    if (isWalRemoved() && statSync(path).ctimeMs > lastCommit) {
+      copyFileSync(path, `${path}-restored`)
+      return renameSync(`${path}-restored`, path) // SQLite does not write to a file that was moved
+    }
+    try {
+      connection.exec('pragma journal_mode = delete')
+    } catch {
+      // Others use the file.
+    }
   }
 
   function reading<T> (read: () => T) {

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { copyFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createServer, type AddressInfo } from 'node:net'
 import { dirname } from 'node:path'
 import { test } from 'tap'
@@ -133,13 +134,26 @@ test('on SQLite, a path that is not clear and a file that is locked are startup 
   await t.rejects(openEngine(`sqlite:${path}`, databaseDefaults), { message: 'file is not a database' })
 })
 
-test('on SQLite, the service is not ready and writes are answered with 503 after the WAL was removed', async t => {
-  const path = `${newFolder(t)}/items.db`
-  const app = build(t, { DATABASE_URL: `sqlite:${path}` })
-  t.equal((await app.inject('/readyz')).statusCode, 200)
-  rmSync(`${path}-wal`)
-  t.equal((await app.inject('/readyz')).statusCode, 503)
-  t.equal((await app.inject({ method: 'POST', url: '/api/items', payload: item(2) })).statusCode, 503)
+test('on SQLite, writes get 503 after the WAL was removed; a restart loses nothing, and keeps a file that was restored meanwhile', async t => {
+  for (const isRestored of [false, true]) {
+    const path = `${newFolder(t)}/items.db`
+    const server = start(t, { DATABASE_URL: `sqlite:${path}` })
+    const url = await server.url
+    const post = async (id: number) => (await fetch(`${url}/api/items`, { method: 'POST', body: JSON.stringify(item(id)) })).status
+    const backup = openSqlite(path, 0)
+    backup.exec(`vacuum into '${path}.backup'`)
+    backup.close()
+    t.equal(await post(2), 201)
+    rmSync(`${path}-wal`)
+    await sleep(20) // the time of a file is not more exact
+    if (isRestored) copyFileSync(`${path}.backup`, path)
+    t.equal((await fetch(`${url}/readyz`)).status, 503)
+    t.equal(await post(3), 503)
+    server.process.kill('SIGTERM')
+    await server.exit
+    const restarted = await start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true }).url
+    t.same((await (await fetch(`${restarted}/api/items`)).json() as Item[]).map(({ id }) => id), isRestored ? [1] : [1, 2])
+  }
 })
 
 test('on SQLite, while another process writes, reads work, and writes wait and then get 503', async t => {
