@@ -132,9 +132,9 @@ function inBatches (listener: RequestListener, isWorthwhile: () => boolean): Req
         handled++
         resource.runInAsyncScope(listener, undefined, request, response)
       }
-    } finally {
-      // If a request throws, the others are still handled.
-      if (handled < batch.length) setImmediate(handleBatch, batch.slice(handled))
+    } catch (error) {
+      setImmediate(handleBatch, batch.slice(handled)) // the others are still handled
+      throw error
     }
   }
 }
