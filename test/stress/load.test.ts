@@ -10,7 +10,7 @@ import { compressedLists, mangled, neverReads, slowClients } from './wire.js'
 onEveryEngine((t, address, engine) => {
   t.test('generated requests get the responses of the document and of a model', async t => {
     const { url } = await serve(t, { DATABASE_URL: address(), DOCS: 'true' })
-    const { requests, statuses } = await generated(url, { requests: 150, holdsNul: engine === 'memory' })
+    const { requests, statuses } = await generated(url, { requests: 100, holdsNul: engine === 'memory' })
     t.match(Object.keys(statuses), ['200', '201', '204', '400', '403', '404', '405'], `${requests} requests`)
   })
 

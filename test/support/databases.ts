@@ -56,7 +56,7 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
       },
       itemsTo: last => `
         insert into items (id, name, price)
-        with recursive n (n) as (select 2 union all select n + 1 from n where n < ${last}) select n, printf('%-400s', n), n + 0.25 from n`
+        with recursive n (n) as (select 2 union all select n + 1 from n where n < ${last}) select n, printf('%-1600s', n), n + 0.25 from n`
     })
   })
 
@@ -82,7 +82,7 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
           await client.end()
         }
       },
-      itemsTo: last => `insert into items (id, name, price) select n, rpad(n::text, 400), n + 0.25 from generate_series(2, ${last}) as n`
+      itemsTo: last => `insert into items (id, name, price) select n, rpad(n::text, 1600), n + 0.25 from generate_series(2, ${last}) as n`
     })
   })
 }
