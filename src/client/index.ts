@@ -10,7 +10,7 @@ export type Problem = components['schemas']['Problem']
 
 /** Options of `createClient`. */
 export interface ClientOptions {
-  /** Bearer token, or a function that returns it. It is called before each request, and again after a 401; another token is then tried once. */
+  /** Bearer token, or a function that returns it. The function is called before each request. After a 401, it is called again, and another token is tried once. */
   token?: string | (() => string | Promise<string>)
   /** Headers of every request. */
   headers?: RequestInit['headers']
@@ -125,7 +125,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     const init = { method, signal, headers: new Headers(headers), body: JSON.stringify(record) }
     if (record) init.headers.set('content-type', method === 'PATCH' ? 'application/merge-patch+json' : 'application/json')
     if (method === 'POST') init.headers.set('idempotency-key', newKey())
-    if (ifMatch) init.headers.set('if-match', ifMatch)
+    if (ifMatch !== undefined) init.headers.set('if-match', ifMatch)
     const first = await currentToken()
     try {
       return await send<T>(path, init, first)

@@ -167,6 +167,7 @@ test('with ifMatch, only a record that has not changed is changed', async t => {
   t.equal(etag(await orders.get(1)), etag(updated))
   t.equal(etag(await orders.get(1)), etag(updated), 'from the cache')
   await t.rejects(orders.delete(1, { ifMatch: etag(replaced) }), /^412/)
+  await t.rejects(orders.delete(1, { ifMatch: '' }), /^4/, 'an empty ETag is a condition too')
   await orders.delete(1, { ifMatch: etag(updated) })
   t.throws(() => etag({ id: 1 }), /The record has no ETag/)
 })
