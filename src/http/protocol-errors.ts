@@ -1,11 +1,11 @@
-import { randomUUID } from 'node:crypto'
-import { STATUS_CODES, type IncomingMessage } from 'node:http'
+import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorBody, invalid, sendError } from '../../plugins/http/errors.js'
 import { jsonType, noCache } from '../../plugins/http/responses.js'
 import { details, type ErrorBody, type Problem } from '../../schemas/errors.js'
 import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
+import { genReqId } from './request-id.js'
 
 /** Errors of Node's parser with a status other than 400. */
 const statuses: Record<string, 408 | 413 | 431> = {
@@ -80,16 +80,4 @@ function respond (socket: Duplex, status: number, body: ErrorBody, headers: stri
     '',
     json
   ].join('\r\n'))
-}
-
-const instance = randomUUID()
-let requests = 0
-
-/**
- * The id of a request: the client's `X-Request-Id` if it consists of at most 128 visible ASCII characters, otherwise an id of
- * this process and a number. (A UUID for each request would cost 3 % of the requests per second.)
- */
-export function genReqId ({ headers }: Pick<IncomingMessage, 'headers'>) {
-  const id = headers['x-request-id']
-  return id !== undefined && /^[!-~]{1,128}$/.test(String(id)) ? String(id) : `${instance}-${++requests}`
 }
