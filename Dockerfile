@@ -11,12 +11,15 @@ COPY src src
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm run build && npm prune --omit=dev
 # This version of Node has SQLite, so the 17 MB of the driver for Node 20 are not needed.
 RUN rm -rf node_modules/libsql node_modules/@libsql node_modules/@neon-rs
+# Node needs this library, which only the Node image has.
+RUN cp /usr/lib/*-linux-gnu/libatomic.so.1 /usr/local/lib/
 
-# The base of the official Node image, with only the Node binary.
+# The base of the official Node image, with only the Node binary and its library.
 FROM debian:bookworm-slim
 COPY --from=build /usr/local/LICENSE /usr/local/
 COPY --from=build /usr/local/bin/node /usr/local/bin/
-RUN useradd --uid 1000 node && install --directory --owner=node --group=node /data
+COPY --from=build /usr/local/lib/libatomic.so.1 /usr/local/lib/
+RUN ldconfig && useradd --uid 1000 node && install --directory --owner=node --group=node /data
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 METRICS_HOST=0.0.0.0
 WORKDIR /app
 COPY package.json ./

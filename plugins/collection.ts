@@ -1,21 +1,20 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, FastifyRequest, RouteOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { oneOf, PageQuery, PathId, ref } from '../schemas/fields.js'
 import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
 import { applyApiDefaults } from './http/api-defaults.js'
-import { changeRecord, changesOf, createRecord, CreationHeaders, deleteRecord } from './http/changes.js'
+import { changesOf, CreationHeaders } from './http/changes.js'
 import { compress } from './http/compression.js'
 import { ChangeHeaders, ReadingHeaders, sendRecord } from './http/etags.js'
 import { sendList } from './http/pagination.js'
-import { checkOptions, custom, metadata, type OptionSchemas } from './http/plugin.js'
+import { checkOptions, custom, metadata } from './http/plugin.js'
 import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from './http/responses.js'
 import { openStore } from './stores.js'
 import { isStore } from './stores/host-stores.js'
 import { requiredMethods } from './stores/store.js'
 
-/** Options of the plugin `collection`. */
-export const optionSchemas: OptionSchemas<Definition> = {
+export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]: TSchema }>({
   name: Type.String(),
   schema: custom('a TypeBox object or a JSON Schema', value => Object(value) === value),
   operations: Type.Optional(Type.Array(oneOf(operations), { uniqueItems: true })),
@@ -26,13 +25,7 @@ export const optionSchemas: OptionSchemas<Definition> = {
   routes: Type.Optional(Type.Partial(Type.Object(Object.fromEntries(operations.map(name => [name, Type.Object({})])), { additionalProperties: false }))),
   errorHandler: Type.Optional(Type.Boolean()),
   upgrades: Type.Optional(Type.Array(Type.String()))
-}
-
-/** Who chooses the id of a record, for the document. */
-const idSources = {
-  client: 'The client chooses the id. It need not be unique.',
-  server: 'The service generates a unique id. An id in the body is ignored.'
-}
+})
 
 /**
  * Serves a collection of records under a prefix. It is encapsulated: it does not change the app that registers it.
@@ -40,15 +33,15 @@ const idSources = {
  * @example app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
  */
 const collection: FastifyPluginAsync<Definition> = async function collection (app, options) {
-  checkOptions(app, 'collection', optionSchemas, options)
+  checkOptions(app, 'collection', CollectionOptions, options)
   const definition = checkDefinition(options)
   const { schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
   await applyApiDefaults(app, options.errorHandler)
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
-  const changes = changesOf(schema)
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
+  const changes = changesOf(store, schema, idSource, idOf)
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
   const stored = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
@@ -95,8 +88,10 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
     create: {
       method: 'POST',
       schema: {
-        summary: `Create ${withArticle(one)}`,
-        description: idSources[idSource],
+        summary: `Create ${/^[aeio]/.test(one) ? 'an' : 'a'} ${one}`,
+        description: idSource === 'client'
+          ? 'The client chooses the id. It need not be unique.'
+          : 'The service generates a unique id. An id in the body is ignored.',
         headers: CreationHeaders,
         body: ref(newSchema),
         response: {
@@ -104,9 +99,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
           ...errorResponses(409, 412, 413, 422)
         }
       },
-      handler: function createOne (request, reply) {
-        return createRecord(request, reply, store, idSource)
-      }
+      handler: changes.createRecord
     },
 
     replace: {
@@ -119,9 +112,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         body: ref(newSchema),
         response: stored
       },
-      handler: function replaceRecord (request, reply) {
-        return changeRecord(request, reply, store, idOf(request), changes.replace)
-      }
+      handler: changes.replaceRecord
     },
 
     update: {
@@ -135,9 +126,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         body: ref(patchSchema),
         response: stored
       },
-      handler: function updateRecord (request, reply) {
-        return changeRecord(request, reply, store, idOf(request), changes.update)
-      }
+      handler: changes.updateRecord
     },
 
     delete: {
@@ -152,9 +141,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
           ...errorResponses(404, 412, 413)
         }
       },
-      handler: function deleteOne (request, reply) {
-        return deleteRecord(request, reply, store, idOf(request))
-      }
+      handler: changes.deleteRecord
     }
   }
 
@@ -168,7 +155,3 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
 }
 
 export default fp(collection, { ...metadata('collection'), encapsulate: true })
-
-function withArticle (noun: string) {
-  return `${/^[aeio]/.test(noun) ? 'an' : 'a'} ${noun}`
-}

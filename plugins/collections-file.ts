@@ -2,11 +2,11 @@ import { Type, type TSchema } from '@sinclair/typebox'
 import addFormats from 'ajv-formats'
 import { ErrorBody, InvalidRequest, Problem } from '../schemas/errors.js'
 import { schemaName } from '../schemas/fields.js'
-import { optionSchemas } from './collection.js'
-import { checkDefinition, problemsOfDefinition, problemsOfName, type Definition } from './definition.js'
+import { CollectionOptions } from './collection.js'
+import { checkDefinition, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition } from './definition.js'
 import { createAjv, mapSchema, pointer, problemsOf, sharedAjv } from './http/validation.js'
-import { problemsOfRecords, readObject } from './seed.js'
-import { StartupError } from './startup.js'
+import { readObject, StartupError } from './startup.js'
+import { targetsIn } from './stores/fields.js'
 
 const dialect = 'https://json-schema.org/draft/2020-12/schema'
 
@@ -20,7 +20,7 @@ export async function readDefinitions (file: string, others: readonly Definition
   const entries = Object.entries(readObject('COLLECTIONS_FILE', file, '{"orders":{"schema":{"type":"object","required":["id"],"properties":{"id":{"type":"integer"}}}}}'))
   const definitions = new Map(others.map(definition => [definition.name, definition]))
   const problems: Problems = []
-  const { name: _name, store, routes, ...options } = optionSchemas
+  const { name: _name, store, routes, ...options } = CollectionOptions.properties
   const validate = addFormats.default(createAjv({ meta: true, keywords: ['expected'] }))
     .compile(Type.Object({ ...options, schema: Type.Unsafe({ $ref: dialect }) }, { additionalProperties: false }))
   for (const [name, entry] of entries) {
@@ -44,7 +44,7 @@ async function problemsOfEntry (definition: Definition, problemsOfOptions: Probl
     () => problemsOfKeywords(definition.schema),
     () => [...problemsOfDefinition(definition), ...problemsOfRecursion(definition.schema)],
     () => problemsOfPatterns(definition.schema),
-    () => problemsOfRecords(checkDefinition(definition), definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
+    () => problemsOfRecords(checkDefinition(definition).schema, definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
   ]) {
     const problems = await check()
     if (problems.length > 0) return problems
@@ -79,12 +79,6 @@ function problemsOfKeywords (schema: TSchema) {
       ...part.$ref !== undefined && !targets.has(part.$ref) ? [{ path: `${path}/$ref`, message: 'must be #/$defs/ and the name of a schema there' }] : []
     ]
   })
-}
-
-/** The schemas that a reference can have as its target. */
-function targetsIn (schema: TSchema) {
-  return new Map(['$defs', 'definitions'].flatMap(keyword =>
-    Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
 }
 
 /** The schemas for the same value in a schema. */

@@ -1,9 +1,9 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../schemas/fields.js'
-import { mapSchema, pointer, validatorOf } from './http/validation.js'
+import { mapSchema, pointer, problemsOf, validatorOf } from './http/validation.js'
 import { StartupError } from './startup.js'
-import type { Collection, HasId, MaybePromise, Store } from './stores/store.js'
+import type { HasId, MaybePromise, Store } from './stores/store.js'
 
 /** What clients can do with a collection. */
 export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
@@ -12,7 +12,6 @@ export type Operation = typeof operations[number]
 /** The record that a schema describes. */
 type RecordOf<S> = S extends TSchema ? Static<S> & HasId : HasId & Record<string, unknown>
 
-/** The definition of a collection. */
 export interface Definition<S extends object = TObject> {
   /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */
   name: string
@@ -41,29 +40,19 @@ export function defineCollection<S extends object> (definition: Definition<S>): 
   return definition
 }
 
-/** A definition that was checked, with the schemas and the words that derive from it. */
-export interface CheckedDefinition extends Collection<HasId> {
-  /** The schema of a new record: without an id if the server chooses it. */
-  newSchema: TObject
-  /** The schema of a merge patch. */
-  patchSchema: TObject
-  operations: readonly Operation[]
-  idSource: 'client' | 'server'
-  idParameter: string
-  /** What the collection is called in the document: `order`, `orders`, and their names in operation ids. */
-  words: { one: string, many: string, One: string, Many: string }
-}
+/** Names that JavaScript objects and the decorator `stores` have, those of our own tables, and those that SQLite and PostgreSQL reserve. */
+const reservedNames = /^(open|constructor|collections|collection_changes|idempotency_keys|last_ids|(sqlite|pg)_.*)$/
 
-/** The names of our own tables, and those that SQLite and PostgreSQL reserve. */
-const reservedNames = /^(collections|collection_changes|idempotency_keys|last_ids|(sqlite|pg)_.*)$/
+export type CheckedDefinition = ReturnType<typeof checkDefinition>
 
-/** Checks a definition. Throws one error that lists all problems. */
-export function checkDefinition (definition: Definition): CheckedDefinition {
+/** Checks a definition, and adds what derives from it. Throws one error that lists all problems. */
+export function checkDefinition (definition: Definition) {
   const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], upgrades } = definition
   const problems = problemsOfDefinition(definition).map(({ path, message }) => `${path.slice(1)} ${message}`.trim())
   if (problems.length > 0) throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
   const schema = completeSchema(definition)
   const One = schemaName(schema.$id)
+  // What the collection is called in the document: `order`, `orders`, and their names in operation ids.
   const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
   const newSchema = idSource === 'server' ? withoutId(schema, One) : schema
   return { name, schema, newSchema, patchSchema: patchOf(schema, One), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
@@ -77,7 +66,7 @@ export function problemsOfDefinition (definition: Definition) {
 
 export function problemsOfName (name: unknown) {
   if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) return [{ path: '', message: 'must have a name of at most 48 lower case letters, digits and _ that starts with a letter' }]
-  return reservedNames.test(name) ? [{ path: '', message: 'has a name that is reserved for other tables' }] : []
+  return reservedNames.test(name) ? [{ path: '', message: 'has a name that is reserved' }] : []
 }
 
 function problemsOfSchema (schema: TSchema) {
@@ -109,6 +98,18 @@ function problemsOfFields (schema: TObject) {
   return problems
 }
 
+/** The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot store. */
+export function problemsOfRecords (schema: TObject, records: unknown) {
+  if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
+  const validate = validatorOf(schema)
+  return records.flatMap((record, n) => {
+    const problems = validate(record) ? [] : problemsOf(validate.errors)
+    const texts = Object.entries(Object(record)).filter(([, value]) => typeof value === 'string' && value.includes('\0'))
+    return [...problems, ...texts.map(([field]) => ({ path: `/${field}`, message: 'must not contain the character NUL' }))]
+      .map(({ path, message }) => ({ path: `/${n}${path}`, message }))
+  })
+}
+
 /** Completes a schema: all integers have bounds, the id has a format, and the schema has a name and an example. */
 function completeSchema ({ name, schema: given, seed: [example] = [] }: Definition): TObject {
   const schema = mapSchema(given, completed) as TObject
@@ -136,9 +137,8 @@ function withoutId (schema: TObject, name: string): TObject {
 function patchOf (schema: TObject, name: string): TObject {
   const { type, properties, required = [], examples, $defs, definitions } = withoutId(schema, name)
   const fields = Object.entries(properties).map(([name, schema]) => [name, required.includes(name) ? schema : { anyOf: [schema, { type: 'null' }] }])
-  const description = 'The fields to change; null removes an optional field'
-  const patch = { $id: schemaId(`${name}Patch`), type, properties: Object.fromEntries(fields), required: [], description, examples, $defs, definitions }
-  return Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined)) as unknown as TObject
+  const patch = { type, properties: Object.fromEntries(fields), required: [], description: 'The fields to change; null removes an optional field' }
+  return { ...patch, $id: schemaId(`${name}Patch`), ...examples && { examples }, ...$defs && { $defs }, ...definitions && { definitions } } as TObject
 }
 
 function pascalCase (name: string) {

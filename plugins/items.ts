@@ -1,7 +1,6 @@
 import { Item } from '../schemas/item.js'
 import { defineCollection } from './definition.js'
 
-/** The collection of the items. */
 export const items = defineCollection({
   name: 'items',
   schema: Item,

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+
 /** The service cannot start with this configuration. The message is for the operator. */
 export class StartupError extends Error {
   readonly code = 'ERR_STARTUP'
@@ -10,6 +12,13 @@ export function readNamed<T> (name: string, read: () => T) {
   } catch (error) {
     throw new StartupError(`Cannot read ${name}: ${(error as Error).message}`)
   }
+}
+
+/** Reads the JSON object in the file that a variable names. */
+export function readObject (variable: string, file: string, example: string): Record<string, unknown> {
+  const value = readNamed(variable, () => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file))))
+  if (Object(value) !== value || Array.isArray(value)) throw new StartupError(`${variable} must contain a JSON object such as ${example}.`)
+  return value
 }
 
 /** Loads a module that needs an optional package. */

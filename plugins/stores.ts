@@ -1,44 +1,43 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
-import type { CheckedDefinition, Definition } from './definition.js'
-import { checkOptions, custom, metadata, ownDecorator, type OptionSchemas } from './http/plugin.js'
+import { problemsOfRecords, type CheckedDefinition, type Definition } from './definition.js'
+import { checkOptions, custom, metadata, optional, ownDecorator } from './http/plugin.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
-import { checkedSeed, type Seed } from './seed.js'
+import { StoreUnavailableError } from './stores/errors.js'
 import { memory } from './stores/memory.js'
 import { StartupError } from './startup.js'
-import { assertSameCollection, hostStores, missingMethod, storeOfRequest, type HostStores, type Stores } from './stores/host-stores.js'
+import { assertSameCollection, hostStores, missingMethod, storeOfRequest, type HostStores, type Records, type Stores } from './stores/host-stores.js'
 import { logOutages } from './stores/outages.js'
 import type { Collection, Engine, EngineOptions, HasId, Store } from './stores/store.js'
 
-/** Options of the plugin `stores`. */
-export interface StoresOptions {
+/** The initial records of new collections, by the name of the collection. */
+export interface Seed extends Partial<{ [K in keyof Records]: readonly Records[K][] }> {
+  [collection: string]: readonly object[] | undefined
+}
+
+export const StoresOptions = Type.Object({
   /**
    * Where data is stored: `memory`, `sqlite:PATH` or `postgres://…`; your own stores; a function that returns the stores
    * of a request; or the decorator `stores` of another scope, to share its stores. Default: `memory`.
    */
-  store?: string | HostStores | undefined
+  store: optional(custom<string | HostStores>('a string, an object with stores, or a function',
+    value => typeof value === 'string' || Object(value) === value)),
   /** Maximum time for the database operations of a request, in milliseconds. Default: 5000. */
-  databaseTimeout?: number | undefined
+  databaseTimeout: optional(Config.properties.DATABASE_TIMEOUT),
   /** Maximum number of connections to PostgreSQL. Default: 10. */
-  databasePoolSize?: number | undefined
+  databasePoolSize: optional(Config.properties.DATABASE_POOL_SIZE),
   /** The records of new collections, such as `{ items: [], users: [] }`; a collection without records starts empty. Default: those of the definitions. */
-  seed?: Seed | undefined
-}
-
-export const storesOptions: OptionSchemas<StoresOptions> = {
-  store: Type.Optional(custom('a string, an object with stores, or a function', value => ['string', 'function'].includes(typeof value) || Object(value) === value)),
-  databaseTimeout: Type.Optional(Config.properties.DATABASE_TIMEOUT),
-  databasePoolSize: Type.Optional(Config.properties.DATABASE_POOL_SIZE),
-  seed: Type.Optional(custom('an object with a list of records per collection', value => Object(value) === value))
-}
+  seed: optional(custom<Seed>('an object with a list of records per collection', value => Object(value) === value))
+})
+export interface StoresOptions extends Static<typeof StoresOptions> {}
 
 /** Adds the decorator `stores`. A database that it opens is closed with the app. */
 const stores = fp<StoresOptions>(async function stores (app, options) {
-  checkOptions(app, 'stores', storesOptions, options)
+  checkOptions(app, 'stores', StoresOptions, options)
   const { store = 'memory', databaseTimeout, databasePoolSize, seed } = options
   // Each collection adds its store when it is registered.
   app.decorate('stores', (typeof store === 'string' ? await databaseStores(store) : hostStores(app, store)) as Stores)
@@ -47,6 +46,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     const outages = logOutages(app.log)
     const deadlines = new AsyncLocalStorage<number>()
     const timeout = databaseTimeout ?? databaseDefaults.timeout
+    let checking: Promise<void> | undefined
     const engine = await orStartupError(() => openEngine(address, {
       timeout,
       poolSize: databasePoolSize ?? databaseDefaults.poolSize,
@@ -55,11 +55,12 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
         return deadline && deadline - Date.now()
       },
       onWarning: message => app.log.warn(message),
-      onUnavailable: cause => outages.failed(cause, engine.check)
+      onUnavailable: cause => outages.failed(cause, check)
     }))
     const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
     const opened = new Map<string, { schema: string, store: Store<HasId> }>()
-    const { recordsOf, assertValid } = checkedSeed(seed)
+    const unused = new Set(Object.keys({ ...seed }))
+    const problems: string[] = []
     const stores = { open }
     if (address.startsWith('postgres')) {
       // A request may need several operations. Together, they have the time of one.
@@ -68,14 +69,15 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       })
     }
     app.addHook('onReady', async function startEngine () {
-      assertValid()
+      for (const name of unused) problems.push(`  /${name} is not a collection`)
+      if (problems.length > 0) throw new StartupError(['Invalid records in the option seed:', ...problems].join('\n'))
       await orStartupError(async () => engine.start())
     })
     app.addHook('onClose', async function closeStores () {
       outages.stop()
       await engine.close()
     })
-    checksOf(app).push(engine.check)
+    checksOf(app).push(check)
     if (engine.connections) metrics?.observeConnections(engine.connections)
     return stores
 
@@ -90,6 +92,26 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       opened.set(name, { schema, store: store as Store<HasId> })
       Object.assign(stores, { [name]: store })
       return store
+    }
+
+    /** Checks the engine. Simultaneous calls share one check. */
+    function check () {
+      checking ??= Promise.resolve().then(engine.check).catch(unavailable).finally(() => { checking = undefined })
+      return checking
+    }
+
+    function unavailable (cause: unknown): never {
+      if (cause instanceof StoreUnavailableError) throw cause // the engine has reported it
+      outages.failed(cause, check)
+      throw new StoreUnavailableError(cause)
+    }
+
+    /** The records of a new collection: those in the seed if there is one, otherwise its own. */
+    function recordsOf<T extends HasId> ({ name, schema, seed: own }: Collection<T>) {
+      const records = seed === undefined ? own : unused.delete(name) ? seed[name] : []
+      const found = problemsOfRecords(schema, records)
+      problems.push(...found.map(({ path, message }) => `  /${name}${path} ${message}`))
+      return found.length === 0 ? records as T[] : []
     }
   }
 }, metadata('stores'))

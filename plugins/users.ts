@@ -1,7 +1,6 @@
 import { User } from '../schemas/user.js'
 import { defineCollection } from './definition.js'
 
-/** The collection of the users. */
 export const users = defineCollection({
   name: 'users',
   schema: User,

@@ -15,12 +15,10 @@ function listOf (pattern: string) {
   return `(${pattern})(,(${pattern}))*`
 }
 
-/** An integer in a range, with a description and a default. */
 function integer ([minimum, maximum]: [number, number], description: string, value?: number) {
   return Type.Integer({ minimum, maximum, description, ...value !== undefined && { default: value } })
 }
 
-/** The path of a file. */
 function file (description: string) {
   return Type.Optional(Type.String({ minLength: 1, description }))
 }
@@ -30,11 +28,7 @@ function file (description: string) {
  * error message "NAME must be …" if a pattern or format does not match.
  */
 export const Config = Type.Object({
-  HOST: Type.String({
-    default: '127.0.0.1',
-    minLength: 1,
-    description: 'Address to listen on; `0.0.0.0` or `::` for all addresses'
-  }),
+  HOST: Type.String({ default: '127.0.0.1', minLength: 1, description: 'Address to listen on; `0.0.0.0` or `::` for all addresses' }),
   PORT: integer([0, 65535], 'Port to listen on; `0` for any free port', 3000),
   LOG_LEVEL: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
     default: 'info',
@@ -57,12 +51,7 @@ export const Config = Type.Object({
     expected: 'memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',
     description: 'Where data is stored: `memory`, `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`'
   }),
-  DATABASE_TIMEOUT: Type.Integer({
-    default: databaseDefaults.timeout,
-    minimum: 1,
-    maximum: 600_000,
-    description: 'Maximum time for the database operations of a request, in milliseconds'
-  }),
+  DATABASE_TIMEOUT: integer([1, 600_000], 'Maximum time for the database operations of a request, in milliseconds', databaseDefaults.timeout),
   DATABASE_POOL_SIZE: integer([2, 1000], 'Maximum number of connections to PostgreSQL, at least 2', databaseDefaults.poolSize),
   SEED: Type.Boolean({ default: true, description: 'Adds the initial records to a new store; `false` starts empty' }),
   SEED_FILE: file('JSON file with other initial records, such as `{"items":[],"users":[]}`'),
@@ -101,5 +90,4 @@ export const Config = Type.Object({
   dependentRequired: { REDIS_URL: ['RATE_LIMIT_MAX'] }
 })
 
-/** The configuration of the service. */
 export type Config = Static<typeof Config>

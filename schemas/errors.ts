@@ -7,7 +7,6 @@ export const ErrorBody = Type.Object({
 }, { $id: schemaId('ErrorBody'), description: 'Why the request failed' })
 export type ErrorBody = Static<typeof ErrorBody>
 
-/** One problem of an invalid request. */
 export const Problem = Type.Object({
   in: oneOf(['body', 'path', 'query', 'headers', 'request'], { description: 'The part of the request that is invalid' }),
   path: Type.String({ description: 'JSON Pointer to the invalid value in this part; empty for the whole part' }),
@@ -22,10 +21,7 @@ export const InvalidRequest = Type.Object({
 }, {
   $id: schemaId('InvalidRequest'),
   description: 'Why the request is invalid',
-  examples: [{
-    detail: 'Invalid body: name is required.',
-    errors: [{ in: 'body', path: '/name', message: 'is required' }]
-  }]
+  examples: [{ detail: 'Invalid body: name is required.', errors: [{ in: 'body', path: '/name', message: 'is required' }] }]
 })
 
 /** The `detail` of an error by status. */

@@ -20,13 +20,11 @@ export function ref<T extends TSchema> (schema: T, options: SchemaOptions = {}) 
 /** The bounds of an integer. Beyond them, programs may read different numbers (RFC 7493). */
 export const safeBounds = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }
 
-/** The id of a record. */
 export const Id = Type.Integer({ format: 'int64', ...safeBounds, description: 'Integer from -(2^53 - 1) to 2^53 - 1' })
 
 /** An id in a path. It has no bounds: an id that no record can have is simply not found. */
 export const PathId = Type.Integer({ format: 'int64', description: 'Id of the record', examples: [1] })
 
-/** A string in a record. */
 export const Text = Type.String({ description: 'Well-formed Unicode text' })
 
 /** One of these strings. A union of literals would make the document and the error messages longer. */

@@ -1,7 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox'
 import { Id, schemaId, Text } from './fields.js'
 
-/** The TypeBox schema of a user, and its type. */
 export const User = Type.Object({
   id: Id,
   name: Text

@@ -1,18 +1,15 @@
 // Runs scripts of package.json in parallel, one per core, and prints the output of those that fail.
-// Scripts that are joined with commas run in sequence: node scripts/parallel.js build,lint:package lint
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8'))
-const waiting = process.argv.slice(2).map(names => names.split(','))
+const waiting = process.argv.slice(2)
 await Promise.all(Array.from({ length: availableParallelism() }, work))
 
 async function work () {
-  for (let names = waiting.shift(); names; names = waiting.shift()) {
-    for (const name of names) if (!await run(name)) break
-  }
+  for (let name = waiting.shift(); name; name = waiting.shift()) await run(name)
 }
 
 async function run (name) {
@@ -26,5 +23,4 @@ async function run (name) {
     console.log(output)
     process.exitCode = 1
   }
-  return code === 0
 }

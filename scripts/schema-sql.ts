@@ -1,6 +1,6 @@
 import { checkDefinition, type Definition } from '../plugins/definition.js'
 import { postgresTable, postgresTables } from '../plugins/stores/postgres-statements.js'
-import { migrate } from '../plugins/stores/sql-migrations.js'
+import { literal, migrate } from '../plugins/stores/sql-table.js'
 
 /** The statements of an administrator: the tables, their first records, and a role that can only read and write rows. */
 export async function schemaSql (definitions: readonly Definition[]) {
@@ -11,7 +11,7 @@ export async function schemaSql (definitions: readonly Definition[]) {
     return []
   }, true, postgresTables, collections.map(({ created }) => created))
   for (const { table, columns, seed, valuesOf } of collections) {
-    for (const record of seed) statements.push(`insert into ${table} (${columns}) values (${valuesOf(record).map(literal).join(', ')})`)
+    for (const record of seed) statements.push(`insert into ${table} (${columns}) values (${valuesOf(record).map(value => value === null ? 'null' : literal(String(value))).join(', ')})`)
   }
   return `-- The tables of fastify-items-users, and the role items_users with the privileges that the service needs.
 -- Written by npm run schema.
@@ -23,8 +23,4 @@ grant select, insert, update, delete on idempotency_keys, ${collections.map(({ t
 grant select, update on last_ids to items_users;
 commit;
 `
-}
-
-function literal (value: unknown) {
-  return value === null ? 'null' : `'${String(value).replaceAll("'", "''")}'`
 }

@@ -1,6 +1,5 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import home from './home.js'
 import collection from '../plugins/collection.js'
 import { collections } from '../plugins/collections.js'
 import type { Definition } from '../plugins/definition.js'
@@ -15,11 +14,12 @@ import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import errors from '../plugins/http/errors.js'
 import jsonBody from '../plugins/http/json-body.js'
 import notFound from '../plugins/http/not-found.js'
+import { setHeaders } from '../plugins/http/responses.js'
 import type { LoggerOptions } from './logger.js'
 import health from '../plugins/operations/health.js'
 import metrics from '../plugins/operations/metrics.js'
-import { readObject, type Seed } from '../plugins/seed.js'
-import stores from '../plugins/stores.js'
+import { readObject } from '../plugins/startup.js'
+import stores, { type Seed } from '../plugins/stores.js'
 import type { Config } from '../schemas/config.js'
 import connections from './http/connections.js'
 import { genReqId } from './http/request-id.js'
@@ -54,7 +54,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   const origins = config.CORS_ORIGIN?.split(',')
   if (origins) app.register(cors, { origins })
   app.register(crossOriginProtection, { origins })
-  app.register(home, { docs: config.DOCS })
+  app.register(fp(home))
   if (config.DOCS) app.register(docs, () => config.COLLECTIONS_FILE === undefined ? {} : { title: titleOf(definitions) })
   app.register(health)
   if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.METRICS_HOST })
@@ -73,6 +73,30 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     if (config.COLLECTIONS_FILE === undefined) return
     const { readDefinitions } = await import('../plugins/collections-file.js')
     definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
+  }
+
+  /**
+   * Answers `GET /`: browsers are redirected to the documentation, and other clients get links to all pages and all
+   * documented routes without parameters, by tag. Also answers browsers that request an icon.
+   */
+  async function home (app: FastifyInstance) {
+    const links: Record<string, string[]> = config.DOCS ? { docs: ['./docs', './redoc', './openapi.json'] } : {}
+
+    app.addHook('onRoute', function addLink ({ method, url, schema }) {
+      if (method !== 'GET' || url.includes(':')) return
+      for (const tag of schema?.tags ?? []) (links[tag] ??= []).push(`.${url}`)
+    })
+
+    app.get('/', { schema: { hide: true } }, async function sendLinks (request, reply) {
+      reply.header('vary', 'accept')
+      if (config.DOCS && request.headers.accept?.includes('text/html')) return reply.redirect('./docs')
+      setHeaders(request, reply)
+      return links
+    })
+
+    app.get('/favicon.ico', { schema: { hide: true }, logLevel: 'warn' }, async function noIcon (_request, reply) {
+      return reply.code(204).header('cache-control', 'public, max-age=86400').send()
+    })
   }
 
   /** The collections under each prefix, and their guards. */
@@ -105,7 +129,6 @@ function titleOf (definitions: readonly Definition[]) {
   return title.charAt(0).toUpperCase() + title.slice(1)
 }
 
-/** The paths of the collections. */
 export function prefixesOf ({ API_PREFIX }: Config) {
   return [...new Set(API_PREFIX.split(','))]
 }

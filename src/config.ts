@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { parseArgs } from 'node:util'
+import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import type { TSchema } from '@sinclair/typebox'
 import { createAjv, explain } from '../plugins/http/validation.js'
@@ -15,20 +15,18 @@ export function readConfig (env: NodeJS.ProcessEnv = process.env, set: NodeJS.Pr
   const ajvOptions = { code: { optimize: false }, coerceTypes: true, useDefaults: true, formats: { networks, redis }, keywords: ['expected'] }
   const validate = validator ??= createAjv({ ...ajvOptions, removeAdditional: 'all' }).compile<Config>(Config)
   const config: unknown = { ...env, ...set }
-  const problems = validate(config) ? problemsOf(config) : (validate.errors as ErrorObject[]).map(error => `${nameOf(error)} ${explain(error)}${valueIn(error)}`)
+  validate(config)
+  const problems = (validate.errors ?? []).map(error => `${nameOf(error)} ${explain(error)}${valueIn(error)}`)
+  const { PORT, METRICS_PORT } = config as Config
+  if (problems.length === 0 && METRICS_PORT === PORT && PORT !== 0) problems.push('METRICS_PORT and PORT must be different')
   if (problems.length > 0) throw new StartupError(['Invalid configuration:', ...problems].join('\n  '))
   return config as Config
 
   /** The name of the invalid variable, or of the option that has set it. */
   function nameOf ({ instancePath, params }: ErrorObject) {
     const variable = instancePath.slice(1) || params.property
-    return variable in set ? `--${settings.find(setting => setting.variable === variable)?.name}` : variable
+    return variable in set ? `--${settings.find(([, name]) => name === variable)?.[0]}` : variable
   }
-}
-
-/** The problems that the schema cannot describe. */
-function problemsOf ({ PORT, METRICS_PORT }: Config) {
-  return METRICS_PORT === PORT && PORT !== 0 ? ['METRICS_PORT and PORT must be different'] : []
 }
 
 /** The invalid value, unless it could contain a password. */
@@ -52,25 +50,21 @@ function redis (text: string) {
 
 const { properties } = Config
 
-/** The options. Some of them set a variable. */
-const options = {
-  host: { type: 'string', variable: 'HOST' },
-  port: { type: 'string', variable: 'PORT' },
-  database: { type: 'string', variable: 'DATABASE_URL' },
-  collections: { type: 'string', variable: 'COLLECTIONS_FILE' },
+/** The options that set a variable. */
+const settings = Object.entries({ host: 'HOST', port: 'PORT', database: 'DATABASE_URL', collections: 'COLLECTIONS_FILE' } as const)
+
+const options: NonNullable<ParseArgsConfig['options']> = {
+  ...Object.fromEntries(settings.map(([name]) => [name, { type: 'string' } as const])),
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' }
-} as const
-
-const settings = Object.entries(options).flatMap(([name, option]) => 'variable' in option ? { name, variable: option.variable } : [])
+}
 
 /** Returns the variables that the options set, or the text that they ask for. Throws one line if an option is invalid. */
 export function readCommandLine (args: string[]): { text?: string, set?: NodeJS.ProcessEnv } {
   const values = parse(args)
   if (values.help) return { text: helpText() }
   if (values.version) return { text: version }
-  const given = new Map(Object.entries(values))
-  return { set: Object.fromEntries(settings.filter(({ name }) => given.has(name)).map(({ name, variable }) => [variable, String(given.get(name))])) }
+  return { set: Object.fromEntries(settings.filter(([name]) => name in values).map(([name, variable]) => [variable, String(values[name])])) }
 }
 
 function parse (args: string[]) {
@@ -100,7 +94,7 @@ configure the service, and options override them.
 
 Options:
 ${table([
-  ...settings.map(({ name, variable }) => [`--${name} ${variable}`, describe(properties[variable])]),
+  ...settings.map(([name, variable]) => [`--${name} ${variable}`, describe(properties[variable])]),
   ['-h, --help', 'Shows this help'],
   ['-v, --version', 'Shows the version']
 ])}

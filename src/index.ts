@@ -1,4 +1,4 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
 import collection from '../plugins/collection.js'
@@ -6,21 +6,22 @@ import { collections } from '../plugins/collections.js'
 import type { Definition } from '../plugins/definition.js'
 import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import { unknownPaths } from '../plugins/http/not-found.js'
-import { checkOptions, metadata } from '../plugins/http/plugin.js'
-import stores, { storesOptions, type StoresOptions } from '../plugins/stores.js'
+import { checkOptions, metadata, optional } from '../plugins/http/plugin.js'
+import stores, { StoresOptions } from '../plugins/stores.js'
 import { oneOf } from '../schemas/fields.js'
 
-/** Options of the plugin. */
-export interface ItemsUsersOptions extends StoresOptions {
+const OwnOptions = Type.Object({
   /** Path of the collections, such as `/api`. */
-  prefix?: string
+  prefix: optional(Type.String()),
   /** Who chooses the id of a new record: `client` or `server`. Default: `client`. */
-  idSource?: 'client' | 'server'
+  idSource: optional(oneOf(['client', 'server'])),
   /** Whether to answer unknown paths below the prefix. Default: true. */
-  notFound?: boolean
+  notFound: optional(Type.Boolean()),
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
-  errorHandler?: boolean
-}
+  errorHandler: optional(Type.Boolean())
+})
+const AllOptions = Type.Object({ ...StoresOptions.properties, ...OwnOptions.properties })
+export interface ItemsUsersOptions extends StoresOptions, Static<typeof OwnOptions> {}
 
 /**
  * Serves items and users under a prefix. It is encapsulated: it does not change the app that registers it.
@@ -28,13 +29,7 @@ export interface ItemsUsersOptions extends StoresOptions {
  * @example app.register(itemsUsers, { prefix: '/api' })
  */
 const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUsers (app, options) {
-  checkOptions(app, 'itemsUsers', {
-    ...storesOptions,
-    prefix: Type.Optional(Type.String()),
-    idSource: Type.Optional(oneOf(['client', 'server'])),
-    notFound: Type.Optional(Type.Boolean()),
-    errorHandler: Type.Optional(Type.Boolean())
-  }, options)
+  checkOptions(app, 'itemsUsers', AllOptions, options)
   const { prefix = '', idSource, notFound = true, errorHandler, store, databaseTimeout, databasePoolSize, seed } = options
   await applyApiDefaults(app, errorHandler)
   app.register(stores, { store, databaseTimeout, databasePoolSize, seed })

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { LogController, type FastifyReply, type FastifyRequest } from 'fastify'
-import pino, { type DestinationStream } from 'pino'
+import pino, { type DestinationStream, type LogDescriptor } from 'pino'
 import type { PrettyOptions } from 'pino-pretty'
 
 /** Options for `Fastify()`: a pino logger that writes one line per request to this stream. */
@@ -8,7 +8,6 @@ export function loggerOptions (level: string, stream: DestinationStream, mixin?:
   return { logger: { level, stream, mixin }, logController: new RequestLog() }
 }
 
-/** The logger options of the service. */
 export type LoggerOptions = ReturnType<typeof loggerOptions>
 
 /** Logs a request once, after its response. Fastify would also log it when it arrives. */
@@ -62,14 +61,8 @@ export async function openLog (terminal = process.stdout.isTTY) {
   }
 }
 
-/** A line of the log, with the name of the bearer token, and why the request was rejected. */
-interface Line extends Partial<Record<'msg' | 'token' | 'reason', string>> {
-  req?: { method: string, url: string }
-  res?: { statusCode: number }
-  responseTime?: number
-}
-
-function messageOf ({ req, res, responseTime, token, reason, msg }: Line) {
+/** The text of a line, with the name of the bearer token, and why the request was rejected. */
+function messageOf ({ req, res, responseTime, token, reason, msg }: LogDescriptor) {
   const line = req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
   return [token, line, reason].filter(Boolean).join(': ')
 }

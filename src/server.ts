@@ -24,8 +24,8 @@ async function start () {
   if (text !== undefined) return console.log(text)
   const config = readConfig(process.env, set)
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
-  const exit = () => process.exit(0) // during startup, there is nothing to finish
-  for (const signal of signals) process.on(signal, exit) // the first process of a container ignores a signal without a listener
+  let onSignal: NodeJS.SignalsListener = () => process.exit(0) // during startup, there is nothing to finish
+  for (const name of signals) process.on(name, signal => onSignal(signal)) // without a listener, the first process of a container ignores it
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
   const { default: closeWithGrace } = await import('close-with-grace')
   const { disableKeepAlive } = await import('./http/connections.js')
@@ -44,25 +44,23 @@ async function start () {
   })
 
   try {
-    await app.ready().then(undefined, cannotListen('METRICS_PORT'))
-    await app.listen({ host, port, listenTextResolver: welcome }).catch(cannotListen('PORT'))
+    await app.ready().then(undefined, error => cannotListen('METRICS_PORT', error))
+    await app.listen({ host, port, listenTextResolver: welcome }).catch(error => cannotListen('PORT', error))
   } catch (error) {
     await app.close() // otherwise what has started already, such as the metrics server, would keep the process running
     throw error
   }
 
   let since: number | undefined
-  for (const signal of signals) {
-    process.off(signal, exit).on(signal, function onSignal () {
-      if (since === undefined) {
-        since = Date.now()
-        app.log.info(`closing on ${signal}`)
-        close()
-      } else if (Date.now() - since > 500) { // with npm, Ctrl-C sends the signal twice
-        app.log.error(`second ${signal}, exiting`)
-        process.exit(1)
-      }
-    })
+  onSignal = function closeOnSignal (signal) {
+    if (since === undefined) {
+      since = Date.now()
+      app.log.info(`closing on ${signal}`)
+      close()
+    } else if (Date.now() - since > 500) { // with npm, Ctrl-C sends the signal twice
+      app.log.error(`second ${signal}, exiting`)
+      process.exit(1)
+    }
   }
 
   /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
@@ -78,12 +76,10 @@ async function start () {
     return `API at ${api}` + (config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : '')
   }
 
-  function cannotListen (variable: 'PORT' | 'METRICS_PORT') {
-    return (error: NodeJS.ErrnoException) => {
-      if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
-      const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable === 'PORT' ? 'PORT or --port' : variable} to another port` : error.message
-      throw new StartupError(`Cannot listen on ${variable === 'PORT' ? host : config.METRICS_HOST}:${config[variable]}: ${reason}.`)
-    }
+  function cannotListen (variable: 'PORT' | 'METRICS_PORT', error: NodeJS.ErrnoException) {
+    if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
+    const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable === 'PORT' ? 'PORT or --port' : variable} to another port` : error.message
+    throw new StartupError(`Cannot listen on ${variable === 'PORT' ? host : config.METRICS_HOST}:${config[variable]}: ${reason}.`)
   }
 }
 

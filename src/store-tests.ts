@@ -2,14 +2,12 @@ import { deepEqual, equal, notEqual, ok, rejects } from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { Type, type Static } from '@sinclair/typebox'
-import type { HasId, List, MaybePromise, Store } from '../plugins/stores/store.js'
+import type { HasId, List, MaybePromise, Page, Store } from '../plugins/stores/store.js'
 import { Id } from '../schemas/fields.js'
 
-/** The records of the tests. */
 export const Sample = Type.Object({ id: Id, name: Type.String(), price: Type.Number(), note: Type.Optional(Type.String()) })
 export type Sample = Static<typeof Sample>
 
-/** Options of `storeTests`. */
 export interface StoreTestsOptions {
   /** `test` of node:test, or another function that runs a test. */
   test (name: string, run: () => Promise<void>): unknown
@@ -75,12 +73,12 @@ export function storeTests ({ test, open }: StoreTestsOptions) {
     const store = await open([sample(1), sample(-7), sample(40), sample(2 ** 53 - 1)])
     const fields = { name: 'y', price: 1 }
     const ids: number[] = []
-    for (const key of [undefined, 'key', 'key', undefined]) ids.push(idOf(await store.append(fields, key)))
+    for (const key of [undefined, 'key', 'key', undefined]) ids.push(JSON.parse(await store.append(fields, key)).id)
     equal(ids[0], 41)
     equal(ids[1], ids[2], 'a retry with its key')
     ok(Number(ids[3]) > Number(ids[1]))
     await store.removeFirst(Number(ids[3]))
-    ok(idOf(await store.append(fields)) > Number(ids[3]), 'the id of a deleted record is not used again')
+    ok(JSON.parse(await store.append(fields)).id > Number(ids[3]), 'the id of a deleted record is not used again')
   })
 
   test('an idempotency key creates one record, also if it is used at the same time', async () => {
@@ -127,16 +125,15 @@ export function storeTests ({ test, open }: StoreTestsOptions) {
     const model = Array.from({ length: 25 }, (_, id) => sample(id))
     const store = await open([...model])
     const seen: number[] = []
-    for (let after: number | undefined = 0; after !== undefined;) {
-      const { list, next }: Awaited<ReturnType<typeof store.page>> = await store.page(10, after)
-      seen.push(...JSON.parse(await read(list)).map(({ id }: HasId) => id))
+    for (let after: number | undefined = 0, page: Page; after !== undefined; after = page.next) {
+      page = await store.page(10, after)
+      seen.push(...JSON.parse(await read(page.list)).map(({ id }: HasId) => id))
       if (after === 0) {
         await store.removeFirst(3)
         await store.removeFirst(15)
         await store.replaceFirst?.(16, () => sample(16, 'changed'))
         await store.append(sample(25))
       }
-      after = next
     }
     deepEqual(seen, [...model.map(({ id }) => id).filter(id => id !== 15), 25])
     deepEqual((await store.page(100, 0)).next, undefined)
@@ -176,8 +173,4 @@ async function isList (store: Store<Sample>, records: Sample[]) {
 
 async function read (list: List) {
   return text(Readable.from(list))
-}
-
-function idOf (json: string): number {
-  return JSON.parse(json).id
 }

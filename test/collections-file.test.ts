@@ -48,6 +48,11 @@ function withFields (properties: object, more: object = {}) {
   return { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, ...properties }, ...more } }
 }
 
+/** Generated schemas, and an Ajv that compiles each of them once for all engines. */
+const { seed = 5 } = seedOf()
+const schemas = fc.sample(recordSchemas, { numRuns: 200, seed })
+const oracle = addFormats.default(new Ajv2020({ strict: false, allErrors: true }))
+
 onEveryEngine((t, address, engine) => {
   t.test('COLLECTIONS_FILE serves its collections beside items and users', async t => {
     const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: fileOf(t, { orders }), API_PREFIX: '/api,/v2' })
@@ -86,12 +91,9 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('what Ajv accepts is stored and returned unchanged, and what it rejects is 400 and not stored', async t => {
-    const { seed = 5 } = seedOf()
     const perSchema = engine === 'memory' ? 5 : 1
-    const schemas = fc.sample(recordSchemas, { numRuns: 200, seed })
-    const file = fileOf(t, Object.fromEntries(schemas.map(({ schema }, n) => [`c${n}`, { schema }])))
+    const file = fileOf(t, Object.fromEntries(schemas.map(({ schema }, n) => [`c${n}`, { schema, operations: ['list', 'create'] }])))
     const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: file, DOCS: 'false' })
-    const oracle = addFormats.default(new Ajv2020({ strict: false, allErrors: true }))
     const problems: unknown[] = []
     let accepted = 0
     for (const [n, { schema, records }] of schemas.entries()) {
@@ -154,6 +156,13 @@ test('the document, GET / and the metrics have the collections of the file', asy
   for (const page of ['/docs', '/redoc']) t.match((await app.inject(page)).body, 'Users and order lines')
 })
 
+test('a collection can have the name of the probes', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { health: withFields({}, { description: 'A heartbeat' }) }) })
+  const { tags } = (await app.inject('/openapi.json')).json()
+  t.match(tags, [{ name: 'health', description: 'A heartbeat' }, { name: 'items' }, { name: 'users' }])
+  t.equal(tags.length, 3)
+})
+
 test('ID_SOURCE is for items and users only', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: { ...withFields({}), idSource: 'client' } }), ID_SOURCE: 'server' })
   t.same((await app.inject({ method: 'POST', url: '/api/notes', payload: { id: 9 } })).json(), { id: 9 })
@@ -163,7 +172,7 @@ test('ID_SOURCE is for items and users only', async t => {
 test('an invalid file is one message with all problems', async t => {
   const { schema } = orders
   for (const [content, ...problems] of [
-    [{ Orders: { schema }, pg_orders: { schema }, __proto__: null }, '/Orders must have a name of at most 48 lower case letters, digits and _ that starts with a letter', '/pg_orders has a name that is reserved for other tables'],
+    [{ Orders: { schema }, pg_orders: { schema }, open: { schema }, constructor: { schema }, __proto__: null }, '/Orders must have a name of at most 48 lower case letters, digits and _ that starts with a letter', ...['pg_orders', 'open', 'constructor'].map(name => `/${name} has a name that is reserved`)],
     [{ a: {}, b: 5, c: null, d: { schema: 5 } }, '/a/schema is required', '/b must be an object', '/c must be an object', '/d/schema must be an object or true or false'],
     [{ a: { schema, stor: 1, operations: ['get', 'get', 'steal'], idSource: 'x', seed: [5], idParameter: '-', upgrades: [1] } },
       '/a/stor is not a known field', '/a/operations/2 must be one of list, get, create, replace, update, delete', '/a/operations must not have duplicate items',

@@ -88,17 +88,13 @@ onEveryEngine((t, address, engine) => {
         }
       })
 
-      t.test('POST ignores unknown fields', async t => {
+      t.test('POST ignores unknown fields, and parses the body as JSON, whatever the content type is', async t => {
         const app = build(t)
         const payload = { extra: 1, ...record, constructor: 'x', nested: { deep: [] } }
         const response = await app.inject({ method: 'POST', url: path, payload })
         t.equal(response.statusCode, 201)
         t.equal(response.body, JSON.stringify(record))
         t.equal((await app.inject(path)).body, JSON.stringify([initial, record]))
-      })
-
-      t.test('POST parses the body as JSON, whatever the content type is', async t => {
-        const app = build(t)
         const types = ['application/json', 'text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data',
           'application/octet-stream', 'application/json; charset=latin1', 'nonsense', ';;;', '', undefined]
         for (const type of types) {
@@ -106,7 +102,7 @@ onEveryEngine((t, address, engine) => {
           const response = await app.inject({ method: 'POST', url: path, headers, body: JSON.stringify(record) })
           t.equal(response.statusCode, 201, `content-type: ${type}`)
         }
-        t.equal((await app.inject(path)).json().length, 1 + types.length)
+        t.equal((await app.inject(path)).json().length, 2 + types.length)
       })
 
       t.test('HEAD has the headers of GET and no body', async t => {
@@ -120,7 +116,7 @@ onEveryEngine((t, address, engine) => {
         }
       })
 
-      t.test('an unknown id is answered with 404, however large it is', async t => {
+      t.test('an unknown id is answered with 404, however large it is, one that is not an integer or malformed with 400, and a long path with 414', async t => {
         const app = build(t)
         for (const id of ['2', '-1', '9007199254740993', '9'.repeat(90), `-${'9'.repeat(90)}`]) {
           const response = await app.inject(`${path}/${id}`)
@@ -128,19 +124,11 @@ onEveryEngine((t, address, engine) => {
           t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
           t.equal(response.body, '{"detail":"Not found"}')
         }
-      })
-
-      t.test('an id that is not an integer is answered with 400', async t => {
-        const app = build(t)
         for (const id of ['abc', '1.5', '1abc', 'true', '-', '--1', '+1', '0x10', '1e2', '1,0', '%201', '%00', '%EF%BC%91', 'null']) {
           const response = await app.inject(`${path}/${id}`)
           t.equal(response.statusCode, 400, id)
           t.same(response.json(), invalidBody('path', [`/${idParameter}`, 'must be an integer']))
         }
-      })
-
-      t.test('a malformed path is answered with 400, and a path that is too long with 414', async t => {
-        const app = build(t)
         const malformed = await app.inject(`${path}/%zz`)
         t.equal(malformed.statusCode, 400)
         t.same(malformed.json(), invalidBody('path', ['', 'must be a valid URL']))

@@ -1,10 +1,10 @@
 import { Type, type TObject } from '@sinclair/typebox'
-import Fastify, { type InjectOptions } from 'fastify'
+import { type InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store } from '../src/index.js'
 import { checkAnswers } from './support/document.js'
 import { onEveryEngine } from './support/engines.js'
-import { invalidBody } from './support/helper.js'
+import { host, invalidBody } from './support/helper.js'
 import { edgesOf, recordOf, wrongOf } from './support/values.js'
 
 const Order = Type.Object({
@@ -16,8 +16,7 @@ const Order = Type.Object({
 
 /** An app with these collections. Its responses are validated against its document. */
 async function serve (t: Test, store: string | undefined, ...definitions: Definition<TObject>[]) {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = host(t)
   await app.register(docs)
   if (store) await app.register(stores, { store })
   for (const definition of definitions) app.register(collection, { prefix: `/${definition.name}`, ...definition })
@@ -199,7 +198,7 @@ test('a wrong definition is one error at startup', async t => {
   const schema = Order
   for (const [definition, message] of [
     [{ name: 'Orders', schema }, 'Invalid collection Orders: must have a name of at most 48 lower case letters, digits and _ that starts with a letter.'],
-    [{ name: 'last_ids', schema }, 'Invalid collection last_ids: has a name that is reserved for other tables.'],
+    [{ name: 'last_ids', schema }, 'Invalid collection last_ids: has a name that is reserved.'],
     [{ name: 'orders' }, 'collection: schema is required'],
     [{ schema }, 'collection: name is required'],
     [{ name: 'orders', schema: Type.String() }, 'schema must be a TypeBox object'],
@@ -218,8 +217,7 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders', schema, routes: { remove: {} } }, 'routes'],
     [{ name: 'orders', schema, store: { ...memory({ schema: Order, seed: [] }), replaceFirst: undefined } }, 'The operations replace and update need a store with the method replaceFirst.']
   ] as [Definition, string][]) {
-    const app = Fastify()
-    t.teardown(() => app.close())
+    const app = host(t)
     app.register(collection, definition)
     await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message }, message)
   }

@@ -1,18 +1,11 @@
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { existsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { compress } from '../http/compression.js'
 import { etagOf, isNotModified } from '../http/etags.js'
 import { metadata } from '../http/plugin.js'
 import { noCache } from '../http/responses.js'
-import { StartupError } from '../startup.js'
-
-/** The headers that make a response depend on more than the path. */
-const conditions = /^(if-|range$|accept-encoding$)/
 
 /**
  * Keeps all scripts, style sheets, images and generated texts of this scope in memory after their first response. So each of
@@ -23,7 +16,8 @@ export default fp(async function assets (app) {
 
   app.addHook('preHandler', async function sendAsset (request, reply) {
     const { method, url, headers } = request
-    const plain = Object.entries(headers).filter(([name]) => !conditions.test(name))
+    // The others make a response depend on more than the path.
+    const plain = Object.entries(headers).filter(([name]) => !/^(if-|range$)/.test(name))
     const isPlain = method === 'GET' && plain.length === Object.keys(headers).length
     if (!isPlain && !assets.has(nameOf(request))) await app.inject({ url, headers: Object.fromEntries(plain) })
     const asset = assets.get(nameOf(request))
@@ -59,29 +53,4 @@ export default fp(async function assets (app) {
 /** The path of a route, and of a file below it. */
 function nameOf ({ routeOptions, params }: FastifyRequest) {
   return `${routeOptions.url} ${Object(params)['*']}`
-}
-
-/** The pages by their option: the folder of their files beside a bundle, and in the packages. */
-const pages = {
-  redoc: { title: 'Redoc', beside: 'redoc', files: 'node_modules/fastify-items-users/dist/redoc' },
-  swaggerUi: { title: 'Swagger UI', beside: 'swagger-ui', files: 'node_modules/@fastify/swagger-ui/static' }
-}
-
-/** The folder of the bundle that this module is part of, or undefined if it is a file of its own. */
-export function bundleFolder (module = import.meta.url) {
-  if (typeof __dirname === 'string' && !process.versions.bun) return __dirname // only CommonJS and Bun have it
-  return /\/plugins\/docs\/assets\.[jt]s$/.test(module) ? undefined : dirname(fileURLToPath(module))
-}
-
-/** The folder of the files of Redoc in this package. */
-export function redocFolder (module = import.meta.url) {
-  return fileURLToPath(new URL(module.endsWith('.ts') ? '../../dist/redoc' : '../../redoc', module))
-}
-
-/** The folder beside a bundle with the files of a page. */
-export function besideBundle (bundle: string, page: keyof typeof pages) {
-  const { title, beside, files } = pages[page]
-  const folder = join(bundle, beside)
-  if (existsSync(folder)) return folder
-  throw new StartupError(`The files of ${title} are missing. Copy ${files} to ${folder}, or set the option ${page} of docs to false.`)
 }

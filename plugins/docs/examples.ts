@@ -1,3 +1,4 @@
+import type { TSchema } from '@sinclair/typebox'
 import { details, ErrorBody, InvalidRequest, type Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { errorBody, invalid } from '../http/errors.js'
@@ -7,40 +8,28 @@ export interface Operation {
   operationId?: string
   tags?: string[]
   security?: object[]
-  parameters?: { in: string, name: string, schema: { type?: string, minimum?: number, examples?: unknown[] }, example?: unknown }[]
+  parameters?: { in: string, name: string, schema: TSchema, example?: unknown }[]
   requestBody?: Body
   responses: Record<string, Body>
 }
 
 interface Body {
   headers?: Record<string, unknown>
-  content?: Record<string, { schema: Schema, example?: unknown }>
+  content?: Record<string, { schema: TSchema, example?: unknown }>
 }
-
-/** A schema in an OpenAPI document. */
-interface Schema {
-  $ref?: string
-  description?: string
-  examples?: unknown[]
-  required?: string[]
-  items?: Schema
-}
-
-/** The components of an OpenAPI document, by name. */
-export type Schemas = Record<string, Schema>
-
-/** `default` in the document stands for the responses of Node and Fastify to invalid HTTP. */
-const exampleDetails: Record<string, string> = { ...details, default: details[431] }
 
 /** Adds an example to every body that is a component, because @fastify/swagger drops what is next to a `$ref`. */
-export function addExamples (operation: Operation, schemas: Schemas) {
+export function addExamples (operation: Operation, schemas: Record<string, TSchema>) {
   const { parameters = [], requestBody, responses } = operation
   const inPath = parameters.find(parameter => parameter.in === 'path' && parameter.schema.type === 'integer')
-  const required = schemas[componentOf(requestBody)]?.required ?? []
+  const [requestMedia] = Object.values(requestBody?.content ?? {})
+  const required = schemas[nameOf(requestMedia?.schema)]?.required ?? []
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
-    const example = exampleOf(componentOf(body), status)
-    for (const media of Object.values(body?.content ?? {})) if (example) media.example = example
+    for (const media of Object.values(body?.content ?? {})) {
+      const example = exampleOf(nameOf(media.schema), status)
+      if (example) media.example = example
+    }
   }
 
   // Swagger UI fills the example of a parameter in, but these are optional, and the example of an Idempotency-Key fits only one request.
@@ -50,7 +39,8 @@ export function addExamples (operation: Operation, schemas: Schemas) {
   }
 
   function exampleOf (component: string, status: string) {
-    if (schemaName(component) === schemaName(ErrorBody.$id)) return { detail: exampleDetails[status] }
+    // `default` in the document stands for the responses of Node and Fastify to invalid HTTP.
+    if (schemaName(component) === schemaName(ErrorBody.$id)) return { detail: Object({ ...details, default: details[431] })[status] }
     if (schemaName(component) === schemaName(InvalidRequest.$id)) return invalidExample()
     const example = schemas[component]?.examples?.[0]
     return Object.hasOwn(Object(example), 'id') && inPath?.example ? { ...Object(example), id: inPath.example } : example
@@ -70,13 +60,7 @@ function invalidIn (part: Problem['in'], path: string, message: string) {
   return errorBody(invalid(part, [{ path, message }]), 400)
 }
 
-/** The name of the component that a body consists of. */
-function componentOf (body?: Body) {
-  const [media] = Object.values(body?.content ?? {})
-  return nameOf(media?.schema)
-}
-
 /** The name of the component that a schema refers to. */
-export function nameOf (schema?: Schema) {
+export function nameOf (schema?: TSchema) {
   return String(schema?.$ref?.split('/').at(-1))
 }

@@ -1,18 +1,18 @@
 import { posix } from 'node:path'
-import { Type } from '@sinclair/typebox'
+import { Type, type Static, type TSchema } from '@sinclair/typebox'
 import type { SwaggerTransformObject } from '@fastify/swagger'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { checkOptions, custom, metadata, type OptionSchemas } from '../http/plugin.js'
+import { checkOptions, custom, metadata, optional } from '../http/plugin.js'
 import { schemaName } from '../../schemas/fields.js'
 import { compress } from '../http/compression.js'
 import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
-import { addExamples, nameOf, type Operation, type Schemas } from './examples.js'
+import { addExamples, nameOf, type Operation } from './examples.js'
 import pages from './pages.js'
 import { version } from '../version.js'
 
-const Text = Type.Optional(Type.String({ minLength: 1 }))
+const Text = optional(Type.String({ minLength: 1 }))
 
 type SecurityScheme =
   | { type: 'http', scheme: string, bearerFormat?: string, description?: string }
@@ -20,39 +20,27 @@ type SecurityScheme =
   | { type: 'oauth2', flows: object, description?: string }
   | { type: 'openIdConnect', openIdConnectUrl: string, description?: string }
 
-/** Options of the plugin `docs`. */
-export interface DocsOptions {
+export const DocsOptions = Type.Object({
   /** Path of the document and the pages, such as `/manual`. */
-  prefix?: string
+  prefix: optional(Type.String()),
   /** Title of the document and of the pages. */
-  title?: string
-  /** Description in the document. */
-  description?: string
-  /** Version of your API. */
-  version?: string
-  /** Servers of your API. A relative URL starts from the document. Default: the server of the document. */
-  servers?: { url: string, description?: string }[]
-  /** Security schemes by name, for the `security` of your routes and the option `securityScheme` of `auth`. */
-  securitySchemes?: Record<string, SecurityScheme>
-  /** Path of the document. Default: `/openapi.json`. */
-  document?: string
-  /** Path of Swagger UI, or `false`. Default: `/docs`. */
-  swaggerUi?: string | false | undefined
-  /** Path of Redoc, or `false`. Default: `/redoc`. */
-  redoc?: string | false | undefined
-}
-
-export const docsOptions: OptionSchemas<DocsOptions> = {
-  prefix: Type.Optional(Type.String()),
   title: Text,
+  /** Description in the document. */
   description: Text,
+  /** Version of your API. */
   version: Text,
-  servers: Type.Optional(Type.Array(Type.Object({ url: Type.String(), description: Type.Optional(Type.String()) }))),
-  securitySchemes: Type.Optional(Type.Record(Type.String(), Type.Object({ type: Type.String() }))),
-  document: Type.Optional(custom('a path such as /openapi.json', isPath)),
-  swaggerUi: Type.Optional(custom('a path such as /docs, or false', value => value === false || isPath(value))),
-  redoc: Type.Optional(custom('a path such as /redoc, or false', value => value === false || isPath(value)))
-}
+  /** Servers of your API. A relative URL starts from the document. Default: the server of the document. */
+  servers: optional(Type.Array(Type.Object({ url: Type.String(), description: Type.Optional(Type.String()) }))),
+  /** Security schemes by name, for the `security` of your routes and the option `securityScheme` of `auth`. */
+  securitySchemes: optional(Type.Unsafe<Record<string, SecurityScheme>>(Type.Record(Type.String(), Type.Object({ type: Type.String() })))),
+  /** Path of the document. Default: `/openapi.json`. */
+  document: optional(custom<string>('a path such as /openapi.json', isPath)),
+  /** Path of Swagger UI, or `false`. Default: `/docs`. */
+  swaggerUi: optional(custom<string | false>('a path such as /docs, or false', value => value === false || isPath(value))),
+  /** Path of Redoc, or `false`. Default: `/redoc`. */
+  redoc: optional(custom<string | false>('a path such as /redoc, or false', value => value === false || isPath(value)))
+})
+export interface DocsOptions extends Static<typeof DocsOptions> {}
 
 function isPath (value: unknown) {
   return typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)
@@ -75,7 +63,7 @@ const maxServers = 20
  * Redoc at `/redoc`. All links are relative, so that they work behind a proxy that strips a path prefix.
  */
 export default fp<DocsOptions>(async function docs (app, options) {
-  checkOptions(app, 'docs', docsOptions, options)
+  checkOptions(app, 'docs', DocsOptions, options)
   const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json', prefix = '' } = options
   const path = posix.join('/', prefix, document)
   // The relative path from the document to the base of the paths in it.
@@ -96,7 +84,10 @@ export default fp<DocsOptions>(async function docs (app, options) {
     // @fastify/swagger would parse the relative server URL as an absolute one.
     stripBasePath: false,
     transformObject: complete,
-    refResolver: { buildLocalReference: json => componentName(String(json.$id)) }
+    refResolver: {
+      // The short name, unless the app has a schema with this name.
+      buildLocalReference: ({ $id }) => app.getSchema(schemaName(String($id))) === undefined ? schemaName(String($id)) : String($id)
+    }
   })
 
   app.get(path, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
@@ -121,12 +112,6 @@ export default fp<DocsOptions>(async function docs (app, options) {
   }
 
   app.register(pages, { prefix, title, document, swaggerUi: options.swaggerUi, redoc: options.redoc })
-
-  /** The name of a component: the short name, unless the app has a schema with this name. */
-  function componentName ($id: string) {
-    const name = schemaName($id)
-    return app.getSchema(name) === undefined ? name : $id
-  }
 }, metadata('docs'))
 
 /** The path prefix that a trusted proxy strips. Only for such a proxy does Fastify list more addresses than that of the connection. */
@@ -137,15 +122,12 @@ function forwardedPrefix ({ headers, ips = [] }: FastifyRequest) {
 
 /** The parts of an OpenAPI document that are used here. */
 interface Document {
-  components: { schemas: Schemas, securitySchemes?: object }
+  components: { schemas: Record<string, TSchema>, securitySchemes?: object }
   tags: { name: string, description?: string }[]
   paths: Record<string, Record<string, Operation>>
 }
 
-/**
- * Completes the generated document: adds examples, and the security scheme of the operations with our 401 response. Shortens
- * operation ids.
- */
+/** Completes the generated document: adds examples, and the security scheme of the operations with our 401 response. Shortens operation ids. */
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
   const { components } = document
@@ -167,10 +149,11 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
 
 /** Describes the tags of collections like their records, and then that of the probes. */
 function describeTags ({ tags, components }: Document, operations: Operation[]) {
-  for (const name of new Set(operations.flatMap(({ tags = [] }) => tags))) {
+  const names = new Set(operations.flatMap(({ tags = [] }) => tags))
+  for (const name of names) {
     const bodies = operations.filter(({ tags }) => tags?.includes(name)).flatMap(({ responses }) => Object.values({ ...responses[200]?.content, ...responses[201]?.content }))
     const description = bodies.map(({ schema }) => components.schemas[nameOf(schema.items ?? schema)]?.description).find(Boolean)
-    if (description && !tags.some(tag => tag.name === name)) tags.push({ name, description })
+    if (description) tags.push({ name, description })
   }
-  if (operations.some(({ tags }) => tags?.includes('health'))) tags.push({ name: 'health', description: 'Probes for orchestrators and load balancers' })
+  if (names.has('health') && !tags.some(({ name }) => name === 'health')) tags.push({ name: 'health', description: 'Probes for orchestrators and load balancers' })
 }

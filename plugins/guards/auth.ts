@@ -1,28 +1,26 @@
 import type { verifyBearerAuthFactory } from '@fastify/bearer-auth'
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { httpError, invalid } from '../http/errors.js'
-import { callback, checkOptions, metadata, ownDecorator } from '../http/plugin.js'
+import { checkOptions, custom, metadata, optional, ownDecorator } from '../http/plugin.js'
 import { StartupError } from '../startup.js'
 import type { RateLimiter } from './rate-limit.js'
 import { parseTokens, readTokens, watchTokens, type Tokens } from './tokens.js'
 
 /** Options of the plugin `auth`. At least one of them is needed. */
-export interface AuthOptions {
+const AuthOptions = Type.Object({
   /** Tokens that are accepted, each `TOKEN` or `NAME:TOKEN`. */
-  tokens?: string[] | undefined
+  tokens: optional(Type.Array(Type.String({ minLength: 1 }))),
   /** A file with more tokens, one per line. Changes take effect within a second. */
-  file?: string | undefined
+  file: optional(Type.String({ minLength: 1 })),
   /** Returns whether a token is valid. Replaces `tokens` and `file`. */
-  check?: (token: string, request: FastifyRequest) => boolean | Promise<boolean>
+  check: optional(custom<(token: string, request: FastifyRequest) => boolean | Promise<boolean>>('a function', value => typeof value === 'function')),
   /** Name of the security scheme in your OpenAPI document, for the routes of this scope. It must be defined there. */
-  securityScheme?: string
-}
-
-/** The `detail` for credentials such as `Basic dXNlcjpwYXNz`, and for a token without a scheme. */
-const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token`
+  securityScheme: optional(Type.String({ minLength: 1 }))
+})
+export interface AuthOptions extends Static<typeof AuthOptions> {}
 
 /**
  * Requires a bearer token on all routes of its scope. Adds the request decorator `bearerToken`, and the name of the token
@@ -30,12 +28,7 @@ const otherScheme = `${details[401]}: Authorization must be "Bearer" and a token
  * address; once the address has used up the limit, no token from it is checked.
  */
 export default fp<AuthOptions>(async function auth (app, options) {
-  const { tokens = [], file, check, securityScheme } = checkOptions(app, 'auth', {
-    tokens: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-    file: Type.Optional(Type.String({ minLength: 1 })),
-    check: Type.Optional(callback),
-    securityScheme: Type.Optional(Type.String({ minLength: 1 }))
-  }, options)
+  const { tokens = [], file, check, securityScheme } = checkOptions(app, 'auth', AuthOptions, options)
   const isInner = app.hasRequestDecorator('bearerToken')
   if (!isInner) await app.register(import('@fastify/bearer-auth'), { keys: [], addHook: false })
   const verifierOf = app.getDecorator<verifyBearerAuthFactory>('verifyBearerAuthFactory')
@@ -58,7 +51,8 @@ export default fp<AuthOptions>(async function auth (app, options) {
     const { authorization } = request.headers
     const limiter = ownDecorator<RateLimiter>(request.server, 'rateLimiter', 'check')
     await limiter?.check(request, reply)
-    if (request.raw.rawHeaders.filter(isAuthorization).length > 1) { // Node would use the first one
+    // Names and values alternate in raw headers. Node would use the first one.
+    if (request.raw.rawHeaders.filter((name, n) => n % 2 === 0 && name.toLowerCase() === 'authorization').length > 1) {
       await limiter?.count(request, reply)
       throw invalid('headers', [{ path: '/authorization', message: 'must be sent only once' }])
     }
@@ -76,7 +70,8 @@ export default fp<AuthOptions>(async function auth (app, options) {
     if (reply.statusCode !== 401) throw refusal
     const hasToken = /^bearer( |$)/i.test(authorization ?? '')
     reply.header('www-authenticate', hasToken ? 'Bearer error="invalid_token"' : 'Bearer')
-    const detail = hasToken ? 'The bearer token is not valid' : authorization ? otherScheme : details[401]
+    const missing = authorization ? `${details[401]}: Authorization must be "Bearer" and a token` : details[401]
+    const detail = hasToken ? 'The bearer token is not valid' : missing
     throw Object.assign(httpError(401, detail), { reasonOf: () => detail })
   })
 
@@ -87,8 +82,3 @@ export default fp<AuthOptions>(async function auth (app, options) {
     return { names, verify }
   }
 }, metadata('auth'))
-
-/** Names and values alternate in raw headers. */
-function isAuthorization (name: string, n: number) {
-  return n % 2 === 0 && name.toLowerCase() === 'authorization'
-}

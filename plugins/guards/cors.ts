@@ -1,18 +1,18 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
 import { checkOptions, metadata } from '../http/plugin.js'
 import { rateHeaders } from '../http/responses.js'
 
-/** Options of the plugin `cors`. */
-export interface CorsOptions {
+const CorsOptions = Type.Object({
   /** Origins whose pages may use the API, such as `https://example.com`, or `*` for all. */
-  origins: string[]
-}
+  origins: Type.Array(Type.String())
+})
+export interface CorsOptions extends Static<typeof CorsOptions> {}
 
 /** Allows pages of other origins to use the service and to read its response headers. */
 export default fp<CorsOptions>(async function cors (app, options) {
-  const { origins } = checkOptions(app, 'cors', { origins: Type.Array(Type.String()) }, options)
+  const { origins } = checkOptions(app, 'cors', CorsOptions, options)
   // @fastify/cors answers every OPTIONS request, also one that is not a preflight.
   app.addHook('onRequest', function setAllow (request, reply, done) {
     if (request.method === 'OPTIONS') reply.header('allow', methodsOf(app, request).join(', '))

@@ -1,22 +1,21 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, optional } from '../http/plugin.js'
 
-/** Options of the plugin `crossOriginProtection`. */
-export interface CrossOriginProtectionOptions {
+const CrossOriginProtectionOptions = Type.Object({
   /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
-  origins?: string[] | undefined
-}
+  origins: optional(Type.Array(Type.String()))
+})
+export interface CrossOriginProtectionOptions extends Static<typeof CrossOriginProtectionOptions> {}
 
 /**
  * Rejects requests that a browser sends from a page of another origin, on all routes of its scope, unless the method is
  * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
 export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, options) {
-  const schemas = { origins: Type.Optional(Type.Array(Type.String())) }
-  const { origins = [] } = checkOptions(app, 'crossOriginProtection', schemas, options)
+  const { origins = [] } = checkOptions(app, 'crossOriginProtection', CrossOriginProtectionOptions, options)
   if (origins.includes('*')) return
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {

@@ -1,20 +1,20 @@
 import { createHash } from 'node:crypto'
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, optional } from '../http/plugin.js'
 import { loadOptional, StartupError } from '../startup.js'
 
-/** Options of the plugin `rateLimit`. */
-export interface RateLimitOptions {
+const RateLimitOptions = Type.Object({
   /** Maximum number of requests per client and time window. */
-  max: number
+  max: Type.Integer({ minimum: 1 }),
   /** Length of the time window, in milliseconds. Default: 60000. */
-  timeWindow?: number
+  timeWindow: optional(Type.Integer({ minimum: 1 })),
   /** URL of a Redis server that all instances count requests in. Default: each instance counts in memory. */
-  redis?: string | undefined
-}
+  redis: optional(Type.String({ pattern: '^rediss?://', expected: 'a URL such as redis://host:6379' }))
+})
+export interface RateLimitOptions extends Static<typeof RateLimitOptions> {}
 
 /** The decorator `rateLimiter`, for plugins that authenticate. Each function throws a 429. */
 export interface RateLimiter {
@@ -32,11 +32,7 @@ const redisTimeout = 500
  * IP address. Once an address has used up its limit, all its requests get 429, and `auth` does not check their tokens.
  */
 export default fp<RateLimitOptions>(async function rateLimit (app, options) {
-  const { max, timeWindow, redis } = checkOptions(app, 'rateLimit', {
-    max: Type.Integer({ minimum: 1 }),
-    timeWindow: Type.Optional(Type.Integer({ minimum: 1 })),
-    redis: Type.Optional(Type.String({ pattern: '^rediss?://', expected: 'a URL such as redis://host:6379' }))
-  }, options)
+  const { max, timeWindow, redis } = checkOptions(app, 'rateLimit', RateLimitOptions, options)
   // The functions of the package would be those of the outer limit.
   if (app.hasDecorator('createRateLimit')) {
     throw new StartupError('The plugin rateLimit cannot be registered in a scope that has @fastify/rate-limit or rateLimit already.')
@@ -124,26 +120,22 @@ export class MemoryStore {
 
   incr (key: string, done: Done, timeWindow: number) {
     const now = Math.round(performance.now()) // a fraction could make the time window a second longer
-    const window = this.#open(key, now) ?? this.#start(key, now, timeWindow)
+    const known = this.#windows.get(key)
+    const window = known && known.end > now ? known : this.#start(key, now, timeWindow)
     window.current++
     done(null, { current: window.current, ttl: window.end - now })
   }
 
   /** Returns the count without changing it. */
   read (key: string, done: Done) {
-    const now = Math.round(performance.now())
-    const { current, end } = this.#open(key, now) ?? { current: 0, end: now }
-    done(null, { current, ttl: end - now })
+    const { current, end } = this.#windows.get(key) ?? { current: 0, end: 0 }
+    const ttl = end - Math.round(performance.now())
+    done(null, ttl > 0 ? { current, ttl } : { current: 0, ttl: 0 })
   }
 
   /** A separate store for a route with its own limit. */
   child () {
     return new MemoryStore()
-  }
-
-  #open (key: string, now: number) {
-    const window = this.#windows.get(key)
-    return window && window.end > now ? window : undefined
   }
 
   #start (key: string, now: number, timeWindow: number) {

@@ -8,7 +8,6 @@ export type Tokens = Map<string, string | undefined>
 
 const validEntry = new RegExp(`^${namedToken.pattern}$`)
 
-/** Parses a list of tokens. */
 export function parseTokens (texts: string[]): Tokens {
   return tokensOf('the option tokens', texts.map((text, n) => ({ place: `entry ${n + 1}`, text })))
 }

@@ -1,11 +1,9 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
-import fp from 'fastify-plugin'
 import { schemaId, schemaName } from '../../schemas/fields.js'
 import errors, { invalid, httpError } from './errors.js'
 import jsonBody from './json-body.js'
-import { metadata } from './plugin.js'
 import { parts, problemsOf, validatorOf } from './validation.js'
 import { failures, rateHeaders } from './responses.js'
 
@@ -13,16 +11,21 @@ const applied = Symbol('api defaults')
 
 /**
  * Body parsing, validation and errors for the routes of a scope, whatever compilers, Ajv options and shared schemas the host
- * uses for its own routes. Completes the schemas of the routes.
+ * uses for its own routes. Completes the schemas of the routes. Does nothing if a parent scope has these defaults.
  */
-const apiDefaults = fp<{ errorHandler: boolean }>(async function apiDefaults (app, { errorHandler }) {
+export async function applyApiDefaults (app: FastifyInstance, errorHandler = true) {
+  if (app.hasDecorator(applied)) return
   const isDefault = app.prefix === '' || app.prefix === '/api'
-  const suffix = isDefault ? '' : suffixOf(app.prefix)
+  // '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'.
+  const suffix = (isDefault ? '' : app.prefix)
+    .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
+    .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
   app.decorate(applied, true)
   app.setReplySerializer(body => JSON.stringify(body))
 
   app.addHook('onRoute', function completeRoute (route) {
     const schema = { ...route.schema } as FastifySchema & { params?: TObject, response?: Record<string, TSchema> }
+    const inUrl = Array.from(route.url.matchAll(/(?<!:):(\w+)/g), ([, name = '']) => [name, Type.String()])
     const responses = Object.entries(withGuards(app, String(route.method), { ...schema.response }))
     /* c8 ignore next -- only some versions of Fastify do */
     if (schema.operationId?.startsWith(schemaId(''))) return // Fastify calls it again for the HEAD route of a GET route
@@ -32,7 +35,7 @@ const apiDefaults = fp<{ errorHandler: boolean }>(async function apiDefaults (ap
       operationId: schemaId(`${schema.operationId}${suffix}`),
       tags: schema.tags?.map(tag => isDefault ? tag : `${tag} (${app.prefix})`),
       // @fastify/swagger documents the parameters of a prefix, such as `/:tenant/api`, only if the route has none.
-      ...schema.params && { params: withParametersOf(route.url, schema.params) },
+      ...schema.params && { params: Type.Object({ ...Object.fromEntries(inUrl), ...schema.params.properties }) },
       // The errors of a host have a format of their own.
       response: Object.fromEntries(responses.filter(([status]) => errorHandler || Number(status) < 400))
     }
@@ -41,13 +44,7 @@ const apiDefaults = fp<{ errorHandler: boolean }>(async function apiDefaults (ap
     route.serializerCompiler = () => JSON.stringify // stores return JSON, so only errors are left to serialize
   })
 
-  app.register(errors, { errorHandler })
-  app.register(jsonBody)
-}, metadata('api-defaults'))
-
-/** Applies the defaults to a scope, unless a parent scope has them. */
-export async function applyApiDefaults (app: FastifyInstance, errorHandler = true) {
-  if (!app.hasDecorator(applied)) await app.register(apiDefaults, { errorHandler })
+  await app.register(errors, { errorHandler }).register(jsonBody)
 }
 
 /** Compiles the validator of one part of a request. The body of a PUT or PATCH is validated when the record is known. */
@@ -78,18 +75,6 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
     for (const name of names) picked[name] = data[name]
     return check(picked)
   }
-}
-
-/** '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'. */
-function suffixOf (prefix: string) {
-  return prefix
-    .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
-    .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
-}
-
-function withParametersOf (url: string, params: TObject) {
-  const inUrl = Array.from(url.matchAll(/(?<!:):(\w+)/g), ([, name = '']) => [name, Type.String()])
-  return Type.Object({ ...Object.fromEntries(inUrl), ...params.properties })
 }
 
 /** Adds the responses of the guards of a scope, which are detected by their decorators. */

@@ -15,17 +15,66 @@ export const CreationHeaders = Type.Object({
   }))
 })
 
-/** Creates a record and sends it. Requests with the same idempotency key create it once. */
-export async function createRecord (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, idSource: 'client' | 'server') {
-  const { id, ...fields } = request.body as HasId
-  const record = idSource === 'server' ? fields : request.body as HasId
-  const key = request.headers['idempotency-key'] as string | undefined
-  // A POST changes the list, so its preconditions are about the list.
-  if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
-  const json = await store.append(record, key)
-  setHeaders(request, reply)
-  reply.code(201).header('location', recordUrl(request, idSource === 'server' ? JSON.parse(json).id : id))
-  return json
+/** Returns the handlers of the requests that change a collection. */
+export function changesOf (store: Store<HasId>, schema: TObject, idSource: 'client' | 'server', idOf: (request: FastifyRequest) => number) {
+  const validate = validatorOf(schema)
+
+  return {
+    /** Creates a record and sends it. Requests with the same idempotency key create it once. */
+    async createRecord (request: FastifyRequest, reply: FastifyReply) {
+      const { id, ...fields } = request.body as HasId
+      const record = idSource === 'server' ? fields : request.body as HasId
+      const key = request.headers['idempotency-key'] as string | undefined
+      // A POST changes the list, so its preconditions are about the list.
+      if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
+      const json = await store.append(record, key)
+      setHeaders(request, reply)
+      reply.code(201).header('location', recordUrl(request, idSource === 'server' ? JSON.parse(json).id : id))
+      return json
+    },
+
+    /** The body is the whole record. Its id can be left out. */
+    replaceRecord (request: FastifyRequest, reply: FastifyReply) {
+      return changeFirst(request, reply, (body, id) => {
+        const record = checked({ id, ...body }, id)
+        return () => record
+      })
+    },
+
+    /** The body is a JSON Merge Patch (RFC 7396). */
+    updateRecord (request: FastifyRequest, reply: FastifyReply) {
+      return changeFirst(request, reply, (patch, id) => current => checked(merge(JSON.parse(current), patch), id))
+    },
+
+    /** Deletes the first record with this id. */
+    async deleteRecord (request: FastifyRequest, reply: FastifyReply) {
+      if (!await store.removeFirst(idOf(request), isExpectedBy(request))) throw httpError(404)
+      setHeaders(request, reply, cacheHeaders)
+      return reply.code(204).send(undefined)
+    }
+  }
+
+  /** Replaces the first record with this id, and sends the new one with its ETag. */
+  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changeOf: (body: object, id: number) => (current: string) => HasId) {
+    const id = idOf(request)
+    if (!Number.isSafeInteger(id)) throw httpError(404)
+    if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
+    const change = changeOf(request.body, id)
+    const json = await store.replaceFirst?.(id, current => {
+      checkPreconditions(request, etagOf(current))
+      return change(current)
+    })
+    if (!json) throw httpError(404)
+    setHeaders(request, reply)
+    reply.header('etag', etagOf(json))
+    return json
+  }
+
+  function checked (record: unknown, id: number) {
+    if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
+    if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
+    return record as HasId
+  }
 }
 
 /**
@@ -36,36 +85,6 @@ function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
   const path = originalUrl.slice(0, originalUrl.search(/[?#]|$/))
   const collection = path.slice(path.lastIndexOf('/') + 1)
   return collection === '' ? `./${id}` : `./${collection}/${id}`
-}
-
-/** Returns functions that return the new record for the body of a PUT and of a PATCH. They throw a 400 if it is invalid. */
-export function changesOf (schema: TObject) {
-  const validate = validatorOf(schema)
-
-  return {
-    /** The body is the whole record. Its id can be left out. */
-    replace ({ body }: FastifyRequest, id: number) {
-      const record = checked({ id, ...objectIn(body) }, id)
-      return () => record
-    },
-
-    /** The body is a JSON Merge Patch (RFC 7396). */
-    update ({ body }: FastifyRequest, id: number) {
-      const patch = objectIn(body)
-      return (current: string) => checked(merge(JSON.parse(current), patch), id)
-    }
-  }
-
-  function checked (record: unknown, id: number) {
-    if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
-    if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
-    return record as HasId
-  }
-}
-
-function objectIn (body: unknown) {
-  if (!isObject(body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
-  return body
 }
 
 function merge (target: unknown, patch: unknown): unknown {
@@ -80,27 +99,4 @@ function merge (target: unknown, patch: unknown): unknown {
 
 function isObject (value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** Replaces the first record with this id, and sends the new one with its ETag. */
-export async function changeRecord (
-  request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, id: number, changeOf: (request: FastifyRequest, id: number) => (current: string) => HasId
-) {
-  if (!Number.isSafeInteger(id)) throw httpError(404)
-  const change = changeOf(request, id)
-  const json = await store.replaceFirst?.(id, current => {
-    checkPreconditions(request, etagOf(current))
-    return change(current)
-  })
-  if (!json) throw httpError(404)
-  setHeaders(request, reply)
-  reply.header('etag', etagOf(json))
-  return json
-}
-
-/** Deletes the first record with this id. */
-export async function deleteRecord (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, id: number) {
-  if (!await store.removeFirst(id, isExpectedBy(request))) throw httpError(404)
-  setHeaders(request, reply, cacheHeaders)
-  return reply.code(204).send(undefined)
 }

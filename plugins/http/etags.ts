@@ -6,7 +6,6 @@ import { httpError } from './errors.js'
 import { cacheHeaders, setHeaders } from './responses.js'
 import type { MaybePromise } from '../stores/store.js'
 
-/** The headers of a GET. */
 export const ReadingHeaders = Type.Object({
   'If-None-Match': Type.Optional(Type.String({
     description: 'ETags of responses that the client has stored, or `*`; if one is current, the response is 304',
@@ -87,7 +86,6 @@ function sendFound (request: FastifyRequest, reply: FastifyReply, record?: strin
   return record
 }
 
-/** Sends a 304. */
 export function sendNotModified (request: FastifyRequest, reply: FastifyReply) {
   setHeaders(request, reply, cacheHeaders)
   reply.code(304)

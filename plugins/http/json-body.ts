@@ -18,18 +18,18 @@ export default fp(async function jsonBody (app) {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser<Buffer>(['application/json', '*'], { parseAs: 'buffer' }, function parseBody (_request, body, done) {
     if (body.length === 0) return done(null)
-    const text = isUtf8(body) ? body.toString() : undefined
-    const value = text === undefined || isTooDeep(text) ? undefined : safeParse(text)
-    const problem = problemWith(text, value)
-    done(problem === undefined ? null : invalid('body', [{ path: '', message: problem }]), value)
+    if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))
+    const text = body.toString()
+    if (isTooDeep(text)) return done(invalidBody(`must not be nested more than ${maxDepth} times`))
+    const value: unknown = safeParse(text) // undefined if it is not JSON, and null if it has a forbidden key
+    if (value === undefined) return done(invalidBody('must be valid JSON'))
+    if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
+    done(null, value)
   })
 }, metadata('json-body'))
 
-/** What is wrong with a text and its value, which is undefined if it is not JSON, and null if it has a forbidden key. */
-function problemWith (text: string | undefined, value: unknown) {
-  if (text === undefined) return 'must be UTF-8'
-  if (value === undefined) return isTooDeep(text) ? `must not be nested more than ${maxDepth} times` : 'must be valid JSON'
-  if (value === null && text.trim() !== 'null') return 'must not contain the key __proto__ or constructor.prototype'
+function invalidBody (message: string) {
+  return invalid('body', [{ path: '', message }])
 }
 
 function isTooDeep (text: string) {

@@ -4,9 +4,6 @@ import { details } from '../../schemas/errors.js'
 import { sendError } from './errors.js'
 import { metadata, shared } from './plugin.js'
 
-/** The `detail` for an unknown path. It differs from the one for an unknown record. */
-const unknownPath = 'Path not found'
-
 /** Answers 404 for an unknown path, OPTIONS with the methods of the path, and 405 for a method that it does not support. */
 const notFound = fp(async function notFound (app) {
   // preParsing runs before the body is read. (Fastify accepts any hook here; its types list only two.)
@@ -16,7 +13,7 @@ const notFound = fp(async function notFound (app) {
     const isOptions = request.method === 'OPTIONS'
     const methods = methodsOf(app, request)
     // A route can exist and still call the not-found handler, as the one for static files does.
-    if (methods.length === 1 || (methods.includes(request.method) && !isOptions)) return sendError(request, reply, 404, { detail: unknownPath })
+    if (methods.length === 1 || (methods.includes(request.method) && !isOptions)) return sendError(request, reply, 404, { detail: 'Path not found' })
     reply.header('allow', methods.join(', '))
     if (isOptions) return reply.code(204).header('x-request-id', request.id).send()
     return sendError(request, reply, 405, { detail: details[405] })

@@ -1,4 +1,4 @@
-import { RegExpParser, type AST } from '@eslint-community/regexpp'
+import { RegExpParser, visitRegExpAST, type AST } from '@eslint-community/regexpp'
 
 /** A part of a pattern: in how many ways it matches the empty text, and the positions at which it can begin and end, once for each way. */
 interface Part {
@@ -6,6 +6,8 @@ interface Part {
   first: number[]
   last: number[]
 }
+
+const nothing: Part = { empty: 1, first: [], last: [] }
 
 /** A variable number of repetitions is like any number, if there are more than this. */
 const maxVariants = 8
@@ -22,10 +24,12 @@ const maxSteps = 200_000
  * with back references and lookbehind. For a few patterns, the answer is "no" although they take linear time.
  */
 export function isLinear (source: string) {
-  const { alternatives } = new RegExpParser().parsePattern(source, 0, source.length, { unicode: true })
+  const pattern = new RegExpParser().parsePattern(source, 0, source.length, { unicode: true })
+  const { alternatives } = pattern
   const classes: string[] = []
   const next: number[][] = []
   const characters = new Set(samples)
+  visitRegExpAST(pattern, { onCharacterEnter: ({ value }) => { characters.add(value) } })
   let isSupported = true
 
   const whole = either(alternatives.map(({ elements }) => sequence(elements.map((element, n) => {
@@ -34,39 +38,31 @@ export function isLinear (source: string) {
   }))))
   if (!alternatives.every(({ elements: [start] }) => start?.type === 'Assertion' && start.kind === 'start')) {
     // The search for a match begins at every character.
-    const start = position('[^]')
-    connect([start], [start, ...whole.first])
+    const { last } = character('[^]')
+    connect(last, [...last, ...whole.first])
   }
-  return isSupported && !isAmbiguous(next, lettersOf(classes, characters))
+  return isSupported && !isAmbiguous(next, () => lettersOf(classes, characters))
 
   function partOf (node: AST.Element, isRepeated: boolean): Part {
     switch (node.type) {
       case 'Group': case 'CapturingGroup': return inner(node, isRepeated)
       case 'Quantifier': return quantified(node, isRepeated)
-      case 'Character': case 'CharacterClass': case 'CharacterSet': return character(node)
-      case 'Assertion': if (node.kind !== 'lookbehind') return { empty: 1, first: node.kind === 'lookahead' ? inner(node, isRepeated).first : [], last: [] }
+      case 'Character': case 'CharacterClass': case 'CharacterSet': return character(node.raw)
+      case 'Assertion': if (node.kind !== 'lookbehind') return node.kind === 'lookahead' ? { ...nothing, first: inner(node, isRepeated).first } : nothing
     }
     isSupported = false
-    return { empty: 1, first: [], last: [] }
+    return nothing
   }
 
   function inner ({ alternatives }: { alternatives: AST.Alternative[] }, isRepeated: boolean) {
     return either(alternatives.map(({ elements }) => sequence(elements.map(element => partOf(element, isRepeated)))))
   }
 
-  function character (node: AST.Character | AST.CharacterClass | AST.CharacterSet): Part {
-    const elements = node.type === 'CharacterClass' ? node.elements : [node]
-    for (const element of elements) {
-      if (element.type === 'Character') characters.add(element.value)
-      if (element.type === 'CharacterClassRange') characters.add(element.min.value).add(element.max.value)
-    }
-    const at = [position(node.raw)]
+  /** A new position for one of these characters. */
+  function character (raw: string): Part {
+    classes.push(raw)
+    const at = [next.push([]) - 1]
     return { empty: 0, first: at, last: at }
-  }
-
-  function position (characters: string) {
-    classes.push(characters)
-    return next.push([]) - 1
   }
 
   function quantified (node: AST.Quantifier, isRepeated: boolean): Part {
@@ -76,8 +72,8 @@ export function isLinear (source: string) {
       connect(body.last, body.first)
       return sequence([copies, { ...body, empty: min === 0 ? 1 : body.empty }])
     }
-    let optional: Part = { empty: 1, first: [], last: [] }
-    for (let n = min; n < max; n++) optional = either([sequence([partOf(element, isRepeated || max > 1), optional]), { empty: 1, first: [], last: [] }])
+    let optional = nothing
+    for (let n = min; n < max; n++) optional = either([sequence([partOf(element, isRepeated || max > 1), optional]), nothing])
     return sequence([repeated(node, min, isRepeated), optional])
   }
 
@@ -93,7 +89,7 @@ export function isLinear (source: string) {
         first: [before.first, ...Array(before.empty).fill(after.first)].flat(),
         last: [after.last, ...Array(after.empty).fill(before.last)].flat()
       }
-    }, { empty: 1, first: [], last: [] })
+    }, nothing)
   }
 
   function connect (last: number[], first: number[]) {
@@ -128,10 +124,12 @@ function lettersOf (classes: string[], characters: Iterable<number>) {
  * Returns whether a text leads from a position back to it and also to another one, and from that one back to it, so that the
  * number of ways grows with each repetition of the text (Weber and Seidl, 1991).
  */
-function isAmbiguous (next: number[][], letters: Set<string>[]) {
+function isAmbiguous (next: number[][], findLetters: () => Set<string>[]) {
   const reached = next.map((_, from) => reachable(from))
   const loops = [...next.keys()].filter(n => reached[n]?.has(n))
   if (loops.some(n => next[n]?.some((to, place, all) => reached[to]?.has(n) && all.indexOf(to) !== place))) return true
+  if (loops.length < 2) return false
+  const letters = findLetters()
   let steps = 0
   return loops.some(q => loops.some(p => p !== q && reached[q]?.has(p) && isGrowing(q, p)))
 

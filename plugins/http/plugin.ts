@@ -1,4 +1,4 @@
-import { Type, type TSchema } from '@sinclair/typebox'
+import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
 import { StartupError } from '../startup.js'
 import { createAjv, problemsOf } from './validation.js'
@@ -24,19 +24,15 @@ export function shared<T> (create: () => T) {
   }
 }
 
-/** The schemas of the options of a plugin, by name. */
-export type OptionSchemas<T> = { [K in keyof Required<T>]: TSchema }
-
 /** The schema of an option that is not JSON, such as a function. The error message is "must be" and what is expected. */
-export function custom (expected: string, is: (value: unknown) => boolean) {
-  return Type.Unsafe({ expected, is })
+export function custom<T> (expected: string, is: (value: unknown) => boolean) {
+  return Type.Unsafe<T>({ expected, is })
 }
 
-/** The schema of an option that is a function. */
-export const callback = custom('a function', value => typeof value === 'function')
-
-/** Options that Fastify reads and passes on to the plugin. */
-const optionsOfFastify = ['prefix', 'logLevel', 'logSerializers']
+/** The schema of an option that can be left out, or undefined. */
+export function optional<T extends TSchema> (schema: T) {
+  return Type.Optional(Type.Unsafe<Static<T> | undefined>(schema))
+}
 
 let ajv: ReturnType<typeof createAjv> | undefined
 
@@ -44,16 +40,16 @@ let ajv: ReturnType<typeof createAjv> | undefined
  * Returns the options of a plugin. Throws one error that lists all invalid ones. Unknown options are ignored, because a host
  * may pass the same options to all plugins; one that looks like a known option is logged.
  */
-export function checkOptions<T extends object> (app: FastifyInstance, plugin: string, schemas: OptionSchemas<T>, options: T) {
+export function checkOptions<T extends object> (app: FastifyInstance, plugin: string, schema: TObject, options: T) {
   ajv ??= createAjv({
     code: { optimize: false }, // each validator runs only a few times
     keywords: ['expected', { keyword: 'is', validate: (is: (value: unknown) => boolean, value: unknown) => is(value) }]
   })
-  const validate = ajv.compile(Type.Object(schemas))
+  const validate = ajv.compile(schema)
   validate(options)
   const problems = problemsOf(validate.errors).map(({ path, message }) => `${path.slice(1)} ${message}`)
   if (problems.length > 0) throw new StartupError(`Invalid options of the plugin ${plugin}: ${problems.join('. ')}.`)
-  const names = [...Object.keys(schemas), ...optionsOfFastify]
+  const names = [...Object.keys(schema.properties), 'prefix', 'logLevel', 'logSerializers'] // Fastify passes its own options on
   for (const name of Object.keys(options).filter(name => !names.includes(name))) {
     const nearest = names.find(known => isSimilar(name.toLowerCase(), known.toLowerCase()))
     if (nearest) app.log.warn(`The plugin ${plugin} has no option ${name}. Did you mean ${nearest}?`)

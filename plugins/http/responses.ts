@@ -20,13 +20,9 @@ export function setHeaders (request: FastifyRequest, reply: FastifyReply, header
   if (request.headers['x-request-id'] !== undefined) reply.header('x-request-id', request.id)
 }
 
-/**
- * Options of every route: HEAD works wherever GET does, and @fastify/response-validation in a host leaves our routes alone,
- * because it does not know their schemas.
- */
+/** Options of every route: HEAD works wherever GET does, and @fastify/response-validation is off, because it does not know our schemas. */
 export const routeDefaults = { exposeHeadRoute: true, responseValidation: false }
 
-/** The header of a response that can be requested conditionally. */
 export const etagHeader = { ETag: Type.String({ description: 'Identifies this version of the response, for `If-None-Match`' }) }
 
 /** The response to a client that has the current version already. */

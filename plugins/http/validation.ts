@@ -7,18 +7,16 @@ import type { Problem } from '../../schemas/errors.js'
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
 export function createAjv (options: Options) {
   const ajv = new Ajv2020({ allErrors: true, verbose: true, meta: false, validateSchema: false, strictTypes: false, strictTuples: false, ...options })
-  return ajv.removeKeyword('uniqueItems').addKeyword(uniqueItems)
+  // That of Ajv takes quadratic time.
+  return ajv.removeKeyword('uniqueItems').addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    validate: (isUnique: boolean, items: unknown[]) => !isUnique || new Set(items.map(canonical)).size === items.length,
+    errors: false,
+    error: { message: 'must not have duplicate items' }
+  })
 }
-
-/** That of Ajv takes quadratic time. */
-const uniqueItems = {
-  keyword: 'uniqueItems',
-  type: 'array',
-  schemaType: 'boolean',
-  validate: (isUnique: boolean, items: unknown[]) => !isUnique || new Set(items.map(canonical)).size === items.length,
-  errors: false,
-  error: { message: 'must not have duplicate items' }
-} as const
 
 /** JSON with sorted keys. */
 function canonical (value: unknown) {
@@ -48,14 +46,11 @@ export function sharedAjv () {
 /** The validator of a schema. Types are strict. Equal schemas have the same validator. */
 export function validatorOf ({ $id, ...schema }: TSchema) {
   const key = JSON.stringify(schema)
+  // Our keyword is not in the schema itself, because other programs do not know it.
+  const withTextCheck = (part: TSchema) => [part.type].flat().includes('string') ? { ...part, isWellFormed: true } : part
   const validate = validators.get(key) ?? sharedAjv().compile(mapSchema(schema, withTextCheck))
   validators.set(key, validate)
   return validate
-}
-
-/** Adds our keyword to a string. It is not in the schema itself, because other programs do not know it. */
-function withTextCheck (schema: TSchema) {
-  return [schema.type].flat().includes('string') ? { ...schema, isWellFormed: true } : schema
 }
 
 /** The keywords that contain a schema or a list of schemas, and those that contain schemas by name. */
@@ -145,10 +140,7 @@ function isAlternative ({ instancePath, schemaPath }: ErrorObject, union: ErrorO
   return !isBeside && (instancePath === union.instancePath || instancePath.startsWith(`${union.instancePath}/`))
 }
 
-/**
- * Returns the `detail` and the problems of a request that a host has rejected with 400. The message of its own
- * `schemaErrorFormatter` stays as it is.
- */
+/** The `detail` and the problems of a request that a host has rejected with 400. A message of its `schemaErrorFormatter` stays as it is. */
 export function hostProblems ({ message, validation, validationContext }: { message: string, validation?: ErrorObject[], validationContext?: string }) {
   if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Problem[] }
   const problems = problemsOf(validation)

@@ -1,12 +1,12 @@
-import { Type } from '@sinclair/typebox'
+import { posix } from 'node:path'
+import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, shared } from '../http/plugin.js'
+import { checkOptions, metadata, optional, shared } from '../http/plugin.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
 
-/** The decorators of the plugin `health`. */
 export interface Health {
   /** Adds a check to `/readyz`, which answers 503 while the check throws. */
   addReadinessCheck (check: Check): void
@@ -16,11 +16,11 @@ export interface Health {
 
 type Check = () => unknown
 
-/** Options of the plugin `health`. */
-export interface HealthOptions {
+const HealthOptions = Type.Object({
   /** Path of the probes, such as `/ops`. */
-  prefix?: string
-}
+  prefix: optional(Type.String())
+})
+export interface HealthOptions extends Static<typeof HealthOptions> {}
 
 /** The readiness checks of an app. */
 export const checksOf = shared((): Check[] => [])
@@ -30,11 +30,9 @@ export const checksOf = shared((): Check[] => [])
  * of all scopes of the app, in whatever order they are registered.
  */
 export default fp<HealthOptions>(async function health (app, options) {
-  const { prefix = '' } = checkOptions(app, 'health', { prefix: Type.Optional(Type.String()) }, options)
+  const { prefix = '' } = checkOptions(app, 'health', HealthOptions, options)
   const checks = checksOf(app)
-  let closing = false
 
-  checks.unshift(isClosing)
   app.decorate('addReadinessCheck', function addReadinessCheck (check: Check) {
     checks.push(async function checkOfHost () {
       try {
@@ -50,44 +48,36 @@ export default fp<HealthOptions>(async function health (app, options) {
   app.addHook('preClose', async function markNotReadyFirst () {
     markNotReady()
   })
-  app.register(async function scope (app) {
-    await applyApiDefaults(app)
-    app.register(probes, { prefix })
-  })
+  app.register(probes)
 
   function markNotReady () {
-    closing = true
-  }
-
-  function isClosing () {
-    if (closing) throw httpError(503, 'Shutting down')
+    checks.unshift(function isClosing () {
+      throw httpError(503, 'Shutting down')
+    })
   }
 
   async function probes (app: FastifyInstance) {
-    app.get('/livez', probe('The process runs', {
+    await applyApiDefaults(app)
+    addProbe('livez', 'The process runs', [], {
       operationId: 'isLive',
       summary: 'Liveness probe',
       description: 'If it does not answer, the process should be restarted.'
-    }), async function isLive (request, reply) {
-      setHeaders(request, reply)
-      return { status: 'ok' }
     })
-
-    app.get('/readyz', probe('The service can serve requests', {
+    addProbe('readyz', 'The service can serve requests', checks, {
       operationId: 'isReady',
       summary: 'Readiness probe',
       description: 'It answers 503 while the database is unavailable and during shutdown.'
-    }), async function isReady (request, reply) {
-      for (const check of checks) await check()
-      setHeaders(request, reply)
-      return { status: 'ok' }
     })
+
+    /** Adds the route of a probe. Successful probes are not logged. */
+    function addProbe (name: string, description: string, checks: Check[], schema: FastifySchema) {
+      const ok = { ...Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] }), description }
+      const documented = { ...schema, tags: ['health'], response: { 200: ok, ...errorResponses() } }
+      app.get(posix.join('/', prefix, name), { ...routeDefaults, logLevel: 'warn', schema: documented }, async function probe (request, reply) {
+        for (const check of checks) await check()
+        setHeaders(request, reply)
+        return { status: 'ok' }
+      })
+    }
   }
 }, metadata('health'))
-
-/** The options of the route of a probe. Successful probes are not logged. */
-function probe (description: string, schema: FastifySchema) {
-  const ok = { ...Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] }), description }
-  const response = { 200: ok, ...errorResponses() }
-  return { ...routeDefaults, logLevel: 'warn' as const, schema: { ...schema, tags: ['health'], response } }
-}

@@ -1,13 +1,12 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { version } from '../version.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata, optional } from '../http/plugin.js'
 import { jsonType } from '../http/responses.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
 
-/** The decorator `metrics`. */
 export interface Metrics {
   /** Returns a store that measures the calls of this store. */
   observeStore<T extends HasId> (collection: string, store: Store<T>): Store<T>
@@ -15,23 +14,20 @@ export interface Metrics {
   observeConnections (look: NonNullable<Engine['connections']>): void
 }
 
-/** Options of the plugin `metrics`. */
-export interface MetricsOptions {
+const MetricsOptions = Type.Object({
   /** Port for Prometheus metrics at `/metrics`; `0` for any free port. */
-  port: number
+  port: Type.Integer({ minimum: 0, maximum: 65535 }),
   /** Address to listen on. Default: `127.0.0.1`. */
-  host?: string
-}
+  host: optional(Type.String({ minLength: 1 }))
+})
+export interface MetricsOptions extends Static<typeof MetricsOptions> {}
 
 /** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
 /** Serves Prometheus metrics on their own port, so that they are not public by accident. */
 export default fp<MetricsOptions>(async function metrics (app, options) {
-  const { port, host = '127.0.0.1' } = checkOptions(app, 'metrics', {
-    port: Type.Integer({ minimum: 0, maximum: 65535 }),
-    host: Type.Optional(Type.String({ minLength: 1 }))
-  }, options)
+  const { port, host = '127.0.0.1' } = checkOptions(app, 'metrics', MetricsOptions, options)
   const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
   const registry = new Registry()
   const registers = [registry]
@@ -62,17 +58,10 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
 
   const metrics: Metrics = {
     observeStore (collection, store) {
-      sizes.push({ collection, size: store.size })
-      return {
-        ...store,
-        append: timed(collection, 'append', store.append),
-        first: timed(collection, 'first', store.first),
-        list: timed(collection, 'list', store.list),
-        page: timed(collection, 'page', store.page),
-        removeFirst: timed(collection, 'removeFirst', store.removeFirst),
-        ...store.replaceFirst && { replaceFirst: timed(collection, 'replaceFirst', store.replaceFirst) },
-        ...store.version && { version: timed(collection, 'version', store.version) }
-      }
+      const { schema, size, ...methods } = store
+      sizes.push({ collection, size })
+      const present = Object.entries<(...args: never[]) => unknown>(methods).filter(([, method]) => method)
+      return { ...store, ...Object.fromEntries(present.map(([name, method]) => [name, timed(collection, name, method)])) }
     },
     observeConnections (look) {
       pools.push(look)
@@ -80,9 +69,12 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   }
   app.decorate('metrics', metrics)
 
+  let scrape: Promise<string> | undefined
   const server = createServer(async function serve ({ url }, response) {
-    if (url?.split('?', 1)[0] === '/metrics') return response.setHeader('content-type', registry.contentType).end(await registry.metrics())
-    response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
+    if (url?.split('?', 1)[0] !== '/metrics') return response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
+    // Concurrent scrapes share one, so that none sees a part of the values.
+    scrape ??= registry.metrics().finally(() => { scrape = undefined })
+    response.setHeader('content-type', registry.contentType).end(await scrape)
   })
 
   app.addHook('onReady', async function listen () {
@@ -95,36 +87,28 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
     server.closeAllConnections()
   })
 
-  /** Adds a gauge that is measured by each scrape; concurrent scrapes share a measurement. If it fails, the gauge is left out. */
-  function gauge (name: string, help: string, labelNames: string[], look: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
-    let measuring: Promise<void> | undefined
-    const collect = () => (measuring ??= measure().finally(() => { measuring = undefined }))
+  /** Adds a gauge that is measured by each scrape. If this fails, the gauge is left out. */
+  function gauge (name: string, help: string, labelNames: string[], measure: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
     const figure = new Gauge({ name, help, labelNames, registers, collect })
 
-    async function measure () {
-      const values: { labels: Record<string, string>, value: number }[] = []
+    async function collect () {
+      figure.reset()
       try {
-        await look((labels, value) => values.push({ labels, value }))
+        await measure((labels, value) => figure.inc(labels, value))
       } catch (error) {
-        values.length = 0
+        figure.reset()
         app.log.warn({ err: error }, `${name} cannot be measured`)
       }
-      figure.reset() // no await from here on, so that no scrape sees a part of the values
-      for (const { labels, value } of values) figure.inc(labels, value)
     }
   }
 
   function timed<A extends unknown[], R> (collection: string, operation: string, work: (...args: A) => R) {
-    return (...args: A) => {
+    return async (...args: A) => {
       const end = operations.startTimer({ collection, operation })
       try {
-        const result = work(...args)
-        if (result instanceof Promise) return result.finally(end) as R
+        return await work(...args)
+      } finally {
         end()
-        return result
-      } catch (error) {
-        end()
-        throw error
       }
     }
   }

@@ -13,9 +13,9 @@ export interface Field {
 }
 
 /** The fields of a record, in the order of its schema. */
-export function fieldsOf ({ properties, required = [], $defs, definitions }: TObject): Field[] {
-  const targets: Record<string, TSchema> = Object.fromEntries(Object.entries({ definitions, $defs }).flatMap(([keyword, schemas = {}]) =>
-    Object.entries<TSchema>(schemas).map(([name, schema]) => [`#/${keyword}/${name}`, schema])))
+export function fieldsOf (schema: TObject): Field[] {
+  const { properties, required = [] } = schema
+  const targets = targetsIn(schema)
   return Object.entries(properties).map(([name, schema]) => {
     const target = resolved(schema)
     const type = typeOf(target)
@@ -23,9 +23,15 @@ export function fieldsOf ({ properties, required = [], $defs, definitions }: TOb
   })
 
   function resolved (schema: TSchema): TSchema {
-    const target = targets[String(schema.$ref)]
+    const target = targets.get(String(schema.$ref))
     return target ? resolved(target) : schema
   }
+}
+
+/** The schemas that a reference in a schema can have as its target. */
+export function targetsIn (schema: TSchema) {
+  return new Map(['$defs', 'definitions'].flatMap(keyword =>
+    Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
 }
 
 function typeOf ({ type, anyOf = [], nullable }: TSchema): FieldType {

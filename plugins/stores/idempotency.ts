@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError } from './errors.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, StoreUnavailableError } from './errors.js'
 import type { HasId, NewRecord } from './store.js'
 
 /** How long a key is valid, in milliseconds. */
@@ -30,7 +30,10 @@ export function previousId (use: KeyUse | undefined, digest: string) {
   return use?.id
 }
 
-/** Makes a call with a key wait for another call with the same key, not longer than the timeout, as a call on another instance does. */
+/**
+ * Makes a call with a key wait for another call with the same key, as a call on another instance does. If the other one takes
+ * longer than the timeout, or is not answered, its key is still in use.
+ */
 export function oneCallPerKey<T extends HasId> (append: (record: NewRecord<T>, key?: string) => Promise<string>, timeout: number): typeof append {
   const inUse = new Map<string, Promise<unknown>>()
 
@@ -38,7 +41,7 @@ export function oneCallPerKey<T extends HasId> (append: (record: NewRecord<T>, k
     if (key === undefined) return append(record)
     const deadline = Date.now() + timeout
     for (let other = inUse.get(key); other; other = inUse.get(key)) {
-      const isOver = await Promise.race([other.then(() => false, () => false), sleep(deadline - Date.now(), true, { ref: false })])
+      const isOver = await Promise.race([other.then(() => false, error => error instanceof StoreUnavailableError), sleep(deadline - Date.now(), true, { ref: false })])
       if (isOver) throw new IdempotencyKeyInUseError()
     }
     const call = append(record, key).finally(() => { inUse.delete(key) })

@@ -3,11 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { loadOptional, StartupError } from '../startup.js'
 import { StoreUnavailableError } from './errors.js'
-import { codeOf, isOutOfDate, isRefusal, isSerializationFailure, isUnknownStatement, isUnreachable, ReadOnlyError, startupError } from './postgres-errors.js'
 import { stalledListTimeouts } from './sql-lists.js'
 import type { Row } from './sql-table.js'
 import type { EngineOptions } from './store.js'
 import { lock } from './postgres-statements.js'
+
+/** A client with the properties that the types of pg do not have. */
+type BackendClient = pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }
 
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
 export async function connectPostgres (url: string, { timeout, poolSize, timeLeft, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
@@ -18,7 +20,10 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   // pg returns a bigint as text. Our values are safe integers, so they become numbers.
   const types = { getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid) }
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
-  let pools = newPools()
+  // A long list holds its connection while the client reads, so lists have their own pool.
+  const pools = { queries: newPool(Math.ceil(poolSize / 2)), lists: newPool(Math.max(1, Math.floor(poolSize / 2))) }
+  /** The connections that are not out of date. */
+  let current = new WeakSet<pg.PoolClient>()
   let isPrepared = false
   let preparing: Promise<void> | undefined
   /** Whether prepared statements have names. Some connection poolers do not support that. */
@@ -65,27 +70,33 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
-  function write (config: pg.QueryConfig) {
-    return run(config, () => {}).catch(fail)
+  function write (config: pg.QueryConfig, onStart?: (client: BackendClient) => void) {
+    return run(config, () => {}, onStart).catch(fail)
   }
 
   /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
-  async function run (config: pg.QueryConfig, giveUp: (client: pg.PoolClient) => void) {
+  async function run (config: pg.QueryConfig, giveUp: (client: pg.PoolClient) => void, onStart?: (client: BackendClient) => void) {
     if (!isPrepared) await prepareOnce()
     const deadline = Date.now() + timeout
     for (;;) {
-      const used = pools
       const client = await connect('queries')
+      onStart?.(client)
       try {
-        const result = await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })
+        const results = [await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })].flat()
         client.release()
-        return result
+        return results.at(-1) as pg.QueryResult<Row> // several statements have several results
       } catch (error) {
         if (!(error instanceof pg.DatabaseError)) giveUp(client)
         client.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
-        if (isOutOfDate(error)) replacePools(used)
-        if (isUnknownStatement(error)) usesNames = false
-        if (Date.now() > deadline || !(isOutOfDate(error) || isUnknownStatement(error) || isSerializationFailure(error))) throw error
+        const code = codeOf(error)
+        // The connection leads to a standby, or has a statement whose table has changed since. So do the others.
+        const isOutOfDate = code === '25006' || (code === '0A000' && /cached plan/.test((error as Error).message))
+        if (isOutOfDate && current.has(client)) current = new WeakSet()
+        // A connection pooler does not know a prepared statement, or knows it already.
+        const isUnknown = /^(26000|42P05)$/.test(code)
+        if (isUnknown) usesNames = false
+        const isSerializationFailure = /^(40001|40P01)$/.test(code)
+        if (Date.now() > deadline || !(isOutOfDate || isUnknown || isSerializationFailure)) throw error
         await sleep(Math.random() * 10)
       }
     }
@@ -95,26 +106,30 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   async function openSnapshot () {
     const client = await connect('lists').catch(fail)
     const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
-    try {
-      // The first statement determines what the transaction sees.
-      await client.query(`
-        begin isolation level repeatable read read only;
-        set local statement_timeout = ${timeout};
-        set local idle_in_transaction_session_timeout = ${timeout * stalledListTimeouts * 2};
-        select 1`).catch(fail)
-    } catch (error) {
+    // The first statement determines what the transaction sees.
+    await client.query(`
+      begin isolation level repeatable read read only;
+      set local statement_timeout = ${timeout};
+      set local idle_in_transaction_session_timeout = ${timeout * stalledListTimeouts * 2};
+      select 1`).catch(error => {
       free()
-      throw error
+      fail(error)
+    })
+    return {
+      prepare: ({ text }: { text: string }) => async (...values: number[]) =>
+        (await client.query<Row>({ text, values, rowMode: 'array' }).catch(fail)).rows,
+      free
     }
-    return { free, select: async (config: pg.QueryConfig) => (await client.query<Row>({ ...config, name: undefined, rowMode: 'array' }).catch(fail)).rows }
   }
 
-  /** A connection from a pool. If the server does not allow more connections, it waits for one. */
+  /** A connection from a pool that is not out of date. If the server does not allow more connections, it waits for one. */
   async function connect (pool: keyof typeof pools) {
     const deadline = Date.now() + timeout
     for (;;) {
       try {
-        return await pools[pool].connect()
+        const client = await pools[pool].connect()
+        if (current.has(client)) return client
+        client.release(true) // closes it
       } catch (error) {
         if (codeOf(error) !== '53300' || Date.now() > deadline) throw error
         const other = pool === 'lists' ? pools.queries : pools.lists
@@ -124,10 +139,11 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     }
   }
 
-  /** Waits for a result, not longer than the timeout of the request or the operation. */
-  async function withTimeout<R> (pending: Promise<R>, limit = timeLeft?.() ?? timeout) {
+  /** Waits for a result, not longer than the timeout of the request or the operation. After half of it, `whenLate` can find another error. */
+  async function withTimeout<R> (pending: Promise<R>, limit = timeLeft?.() ?? timeout, whenLate?: () => Promise<never>) {
     let timer: NodeJS.Timeout | undefined
-    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, limit) })
+    const pause = (ms: number) => new Promise<void>(resolve => { timer = setTimeout(resolve, ms) })
+    const late = (whenLate ? pause(limit / 2).then(() => Promise.race([pause(limit / 2), whenLate()])) : pause(limit))
       .then(() => fail(new Error(`The database did not answer within ${timeout} ms`)))
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }
@@ -139,30 +155,16 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     throw new StoreUnavailableError(error)
   }
 
-  function newPools () {
-    // A long list holds its connection while the client reads, so lists have their own pool.
-    return { queries: newPool(Math.ceil(poolSize / 2)), lists: newPool(Math.max(1, Math.floor(poolSize / 2))) }
-  }
-
   function newPool (max: number) {
     const pool = new pg.Pool({ ...login, query_timeout: timeout, onConnect: rejectReadOnly, max })
     // A lost connection fails its query. If it is idle, the pool replaces it.
     pool.on('error', () => {})
-    pool.on('connect', client => client.on('error', () => {}))
+    pool.on('connect', client => { current.add(client.on('error', () => {})) })
     return pool
   }
 
-  /** Replaces all connections, because they lead to a standby or have statements that are out of date. */
-  async function replacePools (used: typeof pools) {
-    if (used !== pools) return
-    pools = newPools()
-    // A pool that is ended does not serve calls that wait for a connection.
-    while (used.queries.waitingCount + used.lists.waitingCount > 0) await sleep(10)
-    await close(used).catch(() => {})
-  }
-
-  async function close ({ queries, lists } = pools) {
-    await Promise.all([queries.end(), lists.end()])
+  async function close () {
+    await Promise.all([pools.queries.end(), pools.lists.end()])
   }
 
   function usage () {
@@ -173,14 +175,47 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
 async function rejectReadOnly (client: pg.ClientBase) {
   const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
-  if (row?.[0] === 'on') throw new ReadOnlyError('The server in the option store is read-only (a standby)')
+  if (row?.[0] === 'on') throw new Error('The server in the option store is read-only (a standby)')
 }
 
 /** Asks the server to cancel the statement of a connection. Closing the connection alone would not stop it. */
-function cancel (client: pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }) {
+function cancel (client: BackendClient) {
   const { host = '', port = 0, processID = 0, secretKey = 0 } = client
   const request = Buffer.alloc(16)
   for (const [n, value] of [16, 80877102, processID, secretKey].entries()) request.writeInt32BE(value, n * 4)
   const socket = host.startsWith('/') ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host)
   socket.on('error', () => {}).end(request)
+}
+
+/** Turns errors that a restart would not solve into a message for the operator. */
+function startupError (error: unknown) {
+  const { message } = error as Error
+  switch (codeOf(error)) {
+    case '42P07': return new StartupError(`Cannot create the tables in the option store: ${message}, and this service has not created it. ` +
+      'Use another database or a separate schema (docs/persistence.md#schemas).')
+    case '42501': return new StartupError(`The role in the option store lacks a privilege: ${message}. See docs/persistence.md#privileges.`)
+    default: return error
+  }
+}
+
+/** Returns whether a server cannot be used at the moment: it is not reachable, busy, or a table is locked. */
+function isUnreachable (error: unknown) {
+  if (codeOf(error)) return /^(08|53|57|55P03)/.test(codeOf(error))
+  // A host name with several addresses fails with one error for each address.
+  const { errors: [first] = [error] } = error as Partial<AggregateError>
+  const { syscall, message } = first as NodeJS.ErrnoException
+  return syscall !== undefined || /timeout|terminated|read-only/i.test(message)
+}
+
+/**
+ * Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. A column
+ * without a value (23502) is not ours, because our values were validated.
+ */
+export function isRefusal (error: unknown) {
+  return /^(22|23(?!502)|44|54|P0)/.test(codeOf(error))
+}
+
+/** The code of an error that the server has sent. (Its class is not known here, because pg is loaded later.) */
+export function codeOf (error: unknown) {
+  return error instanceof Error && 'severity' in error && 'code' in error ? String(error.code) : ''
 }

@@ -1,6 +1,5 @@
-import { createHash } from 'node:crypto'
-import { changesStart, sharedTables, type Table } from './sql-migrations.js'
-import { quoted, tableOf, type Conditions, type Row } from './sql-table.js'
+import { digestOf } from './idempotency.js'
+import { changesStart, quoted, sharedTables, tableOf, type Conditions, type Row, type Table } from './sql-table.js'
 import { maxCountedId, type Collection, type HasId } from './store.js'
 
 /** The values that a column can have beyond its type. */
@@ -67,7 +66,13 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
 
     /** The previous uses of keys. The update makes the transaction wait for the same replication as a new record. */
     confirmUses: statement(`
-      update idempotency_keys set at = at where collection = '${name}' and key = any($1::text[]) and at >= $2::bigint returning key, digest, id`)
+      update idempotency_keys set at = at where collection = '${name}' and key = any($1::text[]) and at >= $2::bigint returning key, digest, id`),
+
+    /** Inserts an expired key while a process waits for a lock. If a transaction is using the key, this waits too, and fails. */
+    probeKey: statement(`
+      with _settings as materialized (select set_config('lock_timeout', '${Math.ceil(timeout / 4)}', true), set_config('synchronous_commit', 'off', true))
+      insert into idempotency_keys (collection, key, digest, id, at)
+      select '${name}', $1, '', 0, 0 from _settings where cardinality(pg_blocking_pids($2)) > 0 on conflict do nothing`)
   }
 
   /**
@@ -81,21 +86,9 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
     const keys = isKeyed ? ', _key, _digest' : ''
     const isInserted = isKeyed ? '_key is null or _key in (select key from _claimed)' : 'true'
     const insert = `insert into ${table} (${columns}) select ${columns} from ${records} where ${isInserted} order by _place`
-    return `
-      with ${isLocked},
-      _given as materialized (
-        select given.* from _lock, unnest(${arrays(given)}) with ordinality as given (${columns}${keys}, _place)
-      )
-      ${isNumbered ? `, ${numbering(keys)}` : ''}
-      ${isKeyed ? `, ${claim(records, given.length)}` : ''}
-      ${isNumbered ? `, _counted as (update last_ids set id = greatest(id, (select max("id") from _numbered where ${isInserted})) where collection = '${name}')` : ''}
-      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${isInserted} from ${records}` : insert}`
-  }
-
-  /** Gives each record the next id that no record has. The counter is locked until the end of the transaction. */
-  function numbering (keys: string) {
-    return `
-      _last as (select last_ids.id from last_ids, _lock where collection = '${name}' for update of last_ids),
+    // Each record gets the next id that no record has. The counter is locked until the end of the transaction.
+    const numbering = `
+      , _last as (select last_ids.id from last_ids, _lock where collection = '${name}' for update of last_ids),
       _following as (
         select generate_series(
           1 + greatest(id, (select max(id) from ${table} where id <= ${maxCountedId})), ${Number.MAX_SAFE_INTEGER}) as id
@@ -106,33 +99,36 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
         limit (select count(*) from _given)
       ),
       _numbers as (select id, row_number() over (order by id) as _place from _free),
-      _numbered as materialized (
-        select ${columns.replace('"id"', '_numbers.id as "id"')}${keys}, _place
-        from (select ${columns.replace('"id"', '"id" as _no_id')}${keys}, _place from _given) as unnumbered join _numbers using (_place)
-      )`
-  }
-
-  /** Stores the keys that are new or expired. The database decides which of several instances is the first. */
-  function claim (records: string, parameters: number) {
-    return `
-      _claimed as (
+      _numbered as materialized (select ${columns.replace('"id"', '_numbers.id')}${keys}, _place from _given join _numbers using (_place))`
+    // Keys are stored if they are new or expired. The database decides which of several instances is the first.
+    const claim = `
+      , _claimed as (
         insert into idempotency_keys as used (collection, key, digest, id, at)
-        select '${name}', _key, _digest, "id", $${parameters + 1}::bigint from ${records} where _key is not null
+        select '${name}', _key, _digest, "id", $${given.length + 1}::bigint from ${records} where _key is not null
         on conflict (collection, key) do update set digest = excluded.digest, id = excluded.id, at = excluded.at
-        where used.at < $${parameters + 2}::bigint
+        where used.at < $${given.length + 2}::bigint
         returning key
       )`
+    const lastId = `(select max("id") from _numbered where ${isInserted})`
+    return `
+      with ${isLocked},
+      _given as materialized (
+        select given.* from _lock, unnest(${arrays(given)}) with ordinality as given (${columns}${keys}, _place)
+      )
+      ${isNumbered ? numbering : ''}
+      ${isKeyed ? claim : ''}
+      ${isNumbered ? `, _counted as (update last_ids set id = greatest(id, ${lastId}) where collection = '${name}')` : ''}
+      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${isInserted} from ${records}` : insert}`
   }
 
   /** Deletes the first records with these ids. The second statement sees the changes of previous holders of the lock. */
   function deletion (ids: number[]) {
     return `select ${lock(name, timeout)};
-      with _asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id),
-      _found as (
+      with _asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id)
+      delete from ${table} where position in (
         select firsts.position from _asked,
         lateral (select position from ${table} as t where t.id = _asked.id order by position limit _asked.count) as firsts
-      )
-      delete from ${table} where position in (select position from _found) returning id`
+      ) returning id`
   }
 }
 
@@ -154,7 +150,7 @@ export function probe (tables: Table[], timeout: number) {
 
 /** A prepared statement. Its name depends on its text, so that releases that share a connection pooler do not mix theirs up. */
 export function statement (text: string) {
-  return { name: createHash('sha256').update(text).digest('base64url').slice(0, 32), text }
+  return { name: digestOf(text).slice(0, 32), text }
 }
 
 /** An expression that waits for an advisory lock, not longer than the timeout. The lock is held until the end of the transaction. */

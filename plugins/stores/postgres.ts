@@ -2,35 +2,26 @@ import { Readable } from 'node:stream'
 import type pg from 'pg'
 import { StartupError } from '../startup.js'
 import { batch } from './batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError, StoreUnavailableError } from './errors.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError } from './errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
-import { connectPostgres } from './postgres-connections.js'
-import { isRefusal } from './postgres-errors.js'
+import { codeOf, connectPostgres, isRefusal } from './postgres-connections.js'
 import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
 import { pageReader } from './sql-lists.js'
-import { migrate, type Table } from './sql-migrations.js'
+import { migrate, type Row, type Table } from './sql-table.js'
 import { hasId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
 
-/** A call of `append`. */
-interface Insert<T extends HasId> {
-  record: NewRecord<T>
-  key?: string
-  /** The digest of a record with a key. */
-  digest?: string
-}
+/** A call of `append`. A record with a key has a digest. */
+type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
 
 /** A call of `replaceFirst`. */
-interface Replacement<T extends HasId> {
-  id: number
-  change (record: string): T
-}
+type Replacement<T extends HasId> = { id: number, change (record: string): T }
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
-  const { timeout, onUnavailable, onWarning } = options
+  const { timeout, onWarning } = options
   /** What each collection needs when the engine starts, and the statements that the role must be allowed to execute. */
-  const opened: { table: Table, fill (client: pg.Client): Promise<unknown>, statements: pg.QueryConfig[] }[] = []
-  const { start, read, write, openSnapshot, withTimeout, usage, close: closeConnections } = await connectPostgres(url, options, prepare)
+  const opened: (Table & { statements: pg.QueryConfig[] })[] = []
+  const { start, read, write, openSnapshot, withTimeout, usage, close } = await connectPostgres(url, options, prepare)
   const cleanup = keyCleanup(async function removeExpiredKeys () {
     const text = `
       delete from idempotency_keys where (collection, key) in (
@@ -38,37 +29,28 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     return Number((await write({ text })).rowCount)
   })
 
-  const probeOnce = batch(async function probeForAll (calls: undefined[]) {
-    const results = await write({ text: probe(opened.map(({ table }) => table), timeout) })
-    const [lacking] = [results].flat().slice(-1).flatMap(({ rows }) => rows.flat())
-    if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
-    return calls
-  })
-
-  return { open, start, check, connections: usage, close }
+  return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
 
   function open<T extends HasId> (collection: Collection<T>): Required<Store<T>> {
     const { schema, seed } = collection
-    const {
-      created, fields, encode, sizeOf, valuesOf, encodeRow, checkText, sizeSelection, insertion, deletion, selectFirsts, selectPiece, selectEnd, selectVersion,
-      replace, deleteExpected, confirmUses
-    } = postgresTable(collection, timeout)
-    const readPage = pageReader(encodeRow, async (...values) => (await read({ ...selectPiece, values })).rows, snapshot, timeout)
-    const insert = inserter(false)
-    const insertAndNumber = inserter(true)
+    const table = postgresTable(collection, timeout)
+    const selectShort = async (...values: number[]) => (await read({ ...table.selectPiece, values })).rows
+    const readPage = pageReader(table, selectShort, openSnapshot, timeout)
+    /** The process on the server that executes the last insert. */
+    let inserting: number | undefined
+    const [insert, insertAndNumber] = [inserter(false), inserter(true)]
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
-      const version = digestOf(JSON.stringify((await read(selectVersion)).rows))
+      const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
       return calls.map(() => version)
     }, { concurrency: 2 })
 
     const selectFirst = batch(async function selectAll (ids: number[]) {
-      return (await firstRows(ids)).map(row => row && encodeRow(row))
+      return (await firstRows(ids)).map(row => row && table.encodeRow(row))
     }, { concurrency: 2 })
 
     const deleteFirst = batch(async function deleteAll (ids: number[]) {
-      const results = await write({ text: deletion(ids) })
-      const deleted = [results].flat().slice(-1).flatMap(({ rows }) => rows.flat())
+      const deleted = (await write({ text: table.deletion(ids) })).rows.flat()
       return ids.map(id => {
         const n = deleted.indexOf(id)
         return n >= 0 && deleted.splice(n, 1).length === 1
@@ -84,9 +66,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const changed = firsts.flatMap((call, n) => {
           const row = rows[n]
           try {
-            const record = row && call.change(encodeRow(row))
-            if (record) checkText(record)
-            if (row && record) return { call, row, record }
+            if (row) return { call, row, record: table.checkText(call.change(table.encodeRow(row))) }
             outcomes.set(call, undefined)
           } catch (error) {
             outcomes.set(call, error as Error)
@@ -95,9 +75,9 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         })
         const replaced = await inParts(changed, async part => {
           const positions = part.map(({ row }) => row.at(-2))
-          const { rows } = await write({ ...replace, values: [...columnsOf(part), positions, part.map(({ row }) => row.at(-1))] })
+          const { rows } = await write({ ...table.replace, values: [...columnsOf(part), positions, part.map(({ row }) => row.at(-1))] })
           const replaced = new Set(rows.flat())
-          return part.map(({ row, record }) => replaced.has(row.at(-2)) ? encode(record) : undefined)
+          return part.map(({ row, record }) => replaced.has(row.at(-2)) ? table.encode(record) : undefined)
         })
         for (const [n, { call }] of changed.entries()) if (replaced[n] !== undefined) outcomes.set(call, replaced[n])
       }
@@ -105,46 +85,38 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     })
 
     const appendOnce = oneCallPerKey<T>(async function append (record, key) {
-      checkText(record)
-      const digest = key === undefined ? undefined : digestOf(encode(record))
+      table.checkText(record)
+      const digest = key === undefined ? undefined : digestOf(table.encode(record))
       return (hasId(record) ? insert : insertAndNumber)({ record, key, digest })
     }, timeout)
 
     opened.push({
-      table: created,
-      fill: client => client.query(insertion(false, false), columnsOf(seed.map(record => ({ record })))),
+      ...table.created,
+      fill: query => query(table.insertion(false, false), columnsOf(seed.map(record => ({ record })))),
       statements: [
-        { text: insertion(true, true), values: [...columnsOf([], true), 0, 0] },
-        { ...selectPiece, values: [0, 1] },
-        selectVersion,
-        { ...replace, values: [...columnsOf([]), [], []] },
-        { ...deleteExpected, values: [0, '', 0] }
+        { text: table.insertion(true, true), values: [...columnsOf([], true), 0, 0] },
+        { ...table.selectPiece, values: [0, 1] },
+        table.selectVersion,
+        { ...table.replace, values: [...columnsOf([]), [], []] },
+        { ...table.deleteExpected, values: [0, '', 0] }
       ]
     })
 
     return {
       schema,
-      append: async (record, key) => withTimeout(appendOnce(record, key)),
+      append: async (record, key) => withTimeout(appendOnce(record, key), undefined, key === undefined ? undefined : () => rejectKeyInUse(key)),
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       list: async () => (await page(Infinity)).list,
       page,
       replaceFirst: async (id, change) => Number.isSafeInteger(id) ? withTimeout(replaceFirst({ id, change })) : undefined,
-      version: () => withTimeout(readVersion(undefined)),
-
-      async removeFirst (id, isExpected) {
-        if (!Number.isSafeInteger(id)) return false
-        return withTimeout(isExpected ? removeExpected(id, isExpected) : deleteFirst(id))
-      },
-
-      async size () {
-        const { rows: [row] } = await withTimeout(read({ text: sizeSelection }))
-        return Number(row)
-      }
+      removeFirst: async (id, isExpected) => Number.isSafeInteger(id) && withTimeout(isExpected ? removeExpected(id, isExpected) : deleteFirst(id)),
+      size: async () => Number((await withTimeout(read({ text: table.sizeSelection }))).rows[0]),
+      version: () => withTimeout(readVersion(undefined))
     }
 
     /** The first row with each of these ids: values, position, and row version. */
     async function firstRows (ids: number[]) {
-      const { rows } = await read({ ...selectFirsts, values: [ids] })
+      const { rows } = await read({ ...table.selectFirsts, values: [ids] })
       const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
       return ids.map((_, n) => byPlace.get(n + 1))
     }
@@ -153,8 +125,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     async function removeExpected (id: number, isExpected: (record: string) => boolean): Promise<boolean> {
       const [row] = await firstRows([id])
       if (row === undefined) return false
-      if (!isExpected(encodeRow(row))) throw new RecordChangedError()
-      const { rowCount } = await write({ ...deleteExpected, values: [...row.slice(-2), id] })
+      if (!isExpected(table.encodeRow(row))) throw new RecordChangedError()
+      const { rowCount } = await write({ ...table.deleteExpected, values: [...row.slice(-2), id] })
       return rowCount === 1 || removeExpected(id, isExpected)
     }
 
@@ -168,81 +140,68 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       }
     }
 
-    async function snapshot () {
-      const { select, free } = await openSnapshot()
-      return {
-        select: (...values: unknown[]) => select({ ...selectPiece, values }),
-        selectEnd: (...values: unknown[]) => select({ ...selectEnd, values }),
-        free
-      }
-    }
-
     /** Combines inserts into batches. A retry with an idempotency key is answered with the record that the key has created. */
     function inserter (isNumbered: boolean) {
-      const [plain, keyed] = [statement(insertion(isNumbered, false)), statement(insertion(isNumbered, true))]
+      const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
 
       return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string | Error)[]> {
         const outcomes = await inParts(inserts, async part => {
           const isKeyed = part.some(({ key }) => key !== undefined)
           const values = [...columnsOf(part, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
-          const { rows } = await write({ ...isKeyed ? keyed : plain, values })
+          const { rows } = await write({ ...isKeyed ? keyed : plain, values }, ({ processID }) => { inserting = processID })
           const rowsByPlace = new Map(rows.map(row => [row[0], row]))
           return part.map(({ record }, n) => {
             const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n + 1) ?? [] : [n, (record as T).id, true]
             if (id === undefined) return new NoIdLeftError()
-            return isInserted ? encode({ ...record, id }) : undefined
+            return isInserted ? table.encode({ ...record, id }) : undefined
           })
         })
         const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
         return outcomes.map(outcome => outcome ?? previous.shift() as string | Error)
-      }, { sizeOf: ({ record }: Insert<T>) => sizeOf(record) })
+      }, { sizeOf: ({ record }: Insert<T>) => table.sizeOf(record) })
+    }
+
+    /** Rejects if the last insert waits, and another transaction, of any instance, is using the key. */
+    async function rejectKeyInUse (key: string): Promise<never> {
+      const { cause } = await write({ ...table.probeKey, values: [key, inserting] }).catch(error => error)
+      if (codeOf(cause) === '55P03') throw new IdempotencyKeyInUseError() // it has waited for a lock
+      return new Promise(() => {})
     }
 
     /** The responses to inserts whose keys have been used before. */
     async function responsesOf (inserts: Insert<T>[]) {
       if (inserts.length === 0) return []
-      const { rows } = await write({ ...confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
+      const { rows } = await write({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
       const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
       return inserts.map(({ record, key, digest }) => {
         const use = uses.get(key)
         if (use === undefined) return new IdempotencyKeyInUseError()
-        return use.digest === digest ? encode({ ...record, id: use.id }) : new IdempotencyKeyReusedError()
+        return use.digest === digest ? table.encode({ ...record, id: use.id }) : new IdempotencyKeyReusedError()
       })
     }
 
     /** The columns of records as arrays, with a column for the keys and one for the digests. */
     function columnsOf (inserts: Insert<T>[], isKeyed = false): unknown[][] {
-      const rows = inserts.map(({ record, key, digest }) => [...valuesOf(record), key, digest])
-      return Array.from({ length: fields.length + (isKeyed ? 2 : 0) }, (_, n) => rows.map(row => row[n]))
+      const rows = inserts.map(({ record, key, digest }) => [...table.valuesOf(record), key, digest])
+      return Array.from({ length: table.fields.length + (isKeyed ? 2 : 0) }, (_, n) => rows.map(row => row[n]))
     }
   }
 
   /** Creates or upgrades all tables, and checks the privileges of the role. */
   async function prepare (client: pg.Client) {
-    const query = async (sql: string) => (await client.query(sql)).rows
-    const [{ encoding, commit, collections }] = await query(`
-      select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit, to_regclass('collections') as collections`)
+    const query = async (text: string, values?: unknown[]) => (await client.query<Row>({ text, values, rowMode: 'array' })).rows
+    const [[encoding, commit, collections] = []] = await query(`
+      select current_setting('server_encoding'), current_setting('synchronous_commit'), to_regclass('collections')`)
     if (encoding !== 'UTF8') throw new StartupError(`The database in the option store has the encoding ${encoding}. Create a database with the encoding UTF8.`)
     if (commit === 'off') onWarning?.('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
-    const created = await migrate(query, collections === null, postgresTables, opened.map(({ table }) => table))
-    for (const { table, fill } of opened) if (created.includes(table.name)) await fill(client)
+    await migrate(query, collections === null, postgresTables, opened)
     await query('explain delete from idempotency_keys')
-    for (const { text, values } of opened.flatMap(({ statements }) => statements)) await client.query(`explain ${text}`, values)
+    for (const { text, values } of opened.flatMap(({ statements }) => statements)) await query(`explain ${text}`, values)
   }
 
   async function check () {
-    try {
-      await withTimeout(probeOnce(undefined), timeout)
-    } catch (error) {
-      if (error instanceof StoreUnavailableError) throw error
-      onUnavailable?.(error)
-      throw new StoreUnavailableError(error)
-    }
-  }
-
-  async function close () {
-    await cleanup.stop()
-    await closeConnections()
+    const { rows: [[lacking] = []] } = await withTimeout(write({ text: probe(opened, timeout) }), timeout)
+    if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
   }
 }
 

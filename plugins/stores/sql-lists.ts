@@ -9,26 +9,25 @@ const pieceSizes = [500, 20, 1]
 /** A list is closed if its client reads nothing for this many times the database timeout. */
 export const stalledListTimeouts = 12
 
-/** Selects at most `limit` records after a position. */
-type SelectPiece = (after: number, limit: number) => MaybePromise<Row[]>
+/** Selects rows after a position. */
+type Select = (after: number, count: number) => MaybePromise<Row[]>
 
-/** A consistent view of a collection from which a long list is read. `free` closes it. */
-export interface Snapshot {
-  select: SelectPiece
-  /** Selects the positions of two records: the one that is so many places after a position, and the next one. */
-  selectEnd (after: number, places: number): MaybePromise<Row[]>
+/** A consistent view of a database from which a long list is read. `free` closes it. */
+interface Snapshot<Statement> {
+  prepare (statement: Statement): Select
   free (): void
 }
 
-/** Returns the method `page` of a store. `select` reads pages that are short enough to be read at once. */
-export function pageReader (
-  encodeRow: (row: Row) => string, select: SelectPiece, openSnapshot: () => MaybePromise<Snapshot>, timeout: number
+/** Returns the method `page` of a store. `selectShort` reads pages that are short enough to be read at once. */
+export function pageReader<Statement> (
+  { encodeRow, selectPiece, selectEnd }: { encodeRow (row: Row): string, selectPiece: Statement, selectEnd: Statement },
+  selectShort: Select, openSnapshot: () => MaybePromise<Snapshot<Statement>>, timeout: number
 ) {
   return async function page (limit: number, after = 0): Promise<Page> {
     const size = Math.min(limit, shortSize)
-    const rows = await select(after, size + 1)
+    const rows = await selectShort(after, size + 1)
     const isMore = rows.length > size
-    const isShort = isMore ? size === limit : rows.length > 0 || (await select(after, 1)).length === 0
+    const isShort = isMore ? size === limit : rows.length > 0 || (await selectShort(after, 1)).length === 0
     if (!isShort) return longPage(await openSnapshot(), limit, after)
     const given = rows.slice(0, size)
     return { list: `[${given.map(encodeRow).join(',')}]`, ...isMore && { next: positionOf(given) } }
@@ -38,61 +37,43 @@ export function pageReader (
    * Returns a page as a stream that reads one piece at a time. The snapshot is freed when the stream ends, when the client
    * disconnects, or when the client has not read anything for too long.
    */
-  async function longPage (snapshot: Snapshot, limit: number, after: number): Promise<Page> {
-    let position = after
-    let left = limit
-    const list = new Readable({
-      async read () {
-        clearTimeout(stalled)
-        try {
-          const { rows, last } = await readPiece(snapshot.select, position, left)
-          if (this.destroyed) return
-          stalled = giveUpLater()
-          const json = rows.map(encodeRow).join(',')
-          const before = position === after ? '[' : json && ','
-          position = positionOf(rows)
-          left -= rows.length
-          const isEnd = last || left === 0
-          this.push(before + json + (isEnd ? ']' : ''))
-          if (isEnd) this.push(null)
-        } catch (error) {
-          this.destroy(error as Error)
-        }
-      },
-      destroy (error, done) {
-        clearTimeout(stalled)
-        snapshot.free()
-        done(error)
-      }
-    })
+  async function longPage (snapshot: Snapshot<Statement>, limit: number, after: number): Promise<Page> {
+    const list = Readable.from(pieces(), { objectMode: false })
+    const stalled = setTimeout(() => list.destroy(new Error('The client does not read the list')), timeout * stalledListTimeouts).unref()
     // Without a listener, the error of a stream that nobody reads would end the process.
-    list.on('error', () => {})
-    let stalled = giveUpLater()
+    list.on('error', () => {}).on('close', function freeSnapshot () {
+      clearTimeout(stalled)
+      snapshot.free()
+    })
     try {
-      const [last, following] = limit === Infinity ? [] : await snapshot.selectEnd(after, limit - 1)
+      const [last, following] = limit === Infinity ? [] : await snapshot.prepare(selectEnd)(after, limit - 1)
       return { list, next: following && positionOf([last]) }
     } catch (error) {
       list.destroy()
       throw error
     }
 
-    function giveUpLater () {
-      const giveUp = () => list.destroy(new Error('The client does not read the list'))
-      return setTimeout(giveUp, timeout * stalledListTimeouts).unref()
+    async function * pieces () {
+      const select = snapshot.prepare(selectPiece)
+      let position = after
+      for (let left = limit; left > 0;) {
+        let rows: Row[] = []
+        let isEnd = false
+        for (const size of pieceSizes) {
+          const count = Math.min(size, left)
+          rows = await select(position, count)
+          isEnd = rows.length < count
+          if (rows.length > 0) break
+        }
+        stalled.refresh()
+        const json = rows.map(encodeRow).join(',')
+        const before = position === after ? '[' : json && ','
+        position = positionOf(rows)
+        left = isEnd ? 0 : left - rows.length
+        yield before + json + (left === 0 ? ']' : '')
+      }
     }
   }
-}
-
-async function readPiece (select: SelectPiece, after: number, left: number) {
-  let rows: Row[] = []
-  let last = false
-  for (const size of pieceSizes) {
-    const limit = Math.min(size, left)
-    rows = await select(after, limit)
-    last = rows.length < limit
-    if (rows.length > 0) break
-  }
-  return { rows, last }
 }
 
 /** The position of the last of these rows. */

@@ -1,6 +1,7 @@
+import { StartupError } from '../startup.js'
 import { NotStorableError } from './errors.js'
-import { encoderOf, fieldsOf, type Field, type FieldType } from './fields.js'
-import type { Collection, HasId } from './store.js'
+import { encoderOf, fieldsOf, type FieldType } from './fields.js'
+import type { Collection, HasId, MaybePromise } from './store.js'
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
 const columnTypes: Record<FieldType, string> = {
@@ -12,6 +13,33 @@ export type Conditions = Partial<Record<FieldType, (column: string) => string>>
 
 /** The values of a record in the order of its fields, then its position. */
 export type Row = unknown[]
+
+/** The table of a collection, and the SQL that creates its newest version. */
+export interface Table {
+  name: string
+  creation: string[]
+  upgrades: readonly string[]
+  /** The definitions of its columns by name. */
+  columns: Record<string, string>
+  /** Inserts the first records. */
+  fill? (query: Query): MaybePromise<unknown>
+}
+
+type Query = (sql: string, values?: unknown[]) => MaybePromise<Row[]>
+
+/** The tables that all collections share: versions of tables, idempotency keys, last generated ids, and numbers of changes. */
+export const sharedTables = [
+  'create table collections (name text primary key, version integer not null, columns text not null)',
+  `create table idempotency_keys (
+    collection text not null, key text not null, digest text not null, id bigint not null, at bigint not null,
+    primary key (collection, key))`,
+  'create index idempotency_keys_by_age on idempotency_keys (at)',
+  'create table last_ids (collection text primary key, id bigint not null)',
+  'create table collection_changes (collection text primary key, changes bigint not null)'
+]
+
+/** The number of changes starts at a random number below this one, so that a new database has other ETags than the previous one. */
+export const changesStart = 1_000_000_000
 
 /** A piece of a list has at most so many bytes, unless it is one record. */
 const pieceBytes = 1024 * 1024
@@ -25,6 +53,7 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const columns = fields.map(({ column }) => column).join(', ')
   const table = quoted(name)
+  const valuesOf = (record: object): Row => fields.map(({ name, type }) => toColumn(Reflect.get(record, name), type))
 
   return {
     table,
@@ -35,7 +64,12 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
 
     /** The table for `migrate`: the definition of its positions, and what is executed after its creation. */
     tableWith (position: string, ...statements: string[]) {
-      const definitions = fields.map(field => [field.name, definitionOf(field, conditions)] as const)
+      const definitions = fields.map(({ name, type, isOptional, values, column, columnType }) => {
+        const list = values && `${column} in (${values.map(value => typeof value === 'string' ? literal(value) : value).join(', ')})`
+        const check = [conditions[type]?.(column), list].filter(Boolean).join(' and ')
+        const constraint = check && ` check (${isOptional ? `${column} is null or ` : ''}${check})`
+        return [name, `${columnType}${isOptional ? '' : ' not null'}${constraint}`] as const
+      })
       const list = definitions.map(([name, definition]) => `, ${quoted(name)} ${definition}`).join('')
       const creation = [`create table ${table} (position ${position}${list})`, ...statements]
       return { name, upgrades, creation, columns: Object.fromEntries(definitions) }
@@ -50,14 +84,15 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
     /** The approximate size of the texts of a record, in bytes. */
     sizeOf: (record: object) => valuesOf(record).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
 
-    /** Rejects text that the databases cannot store. */
-    checkText (record: object) {
+    /** Returns the record, unless it has text that the databases cannot store. */
+    checkText<R extends object> (record: R) {
       for (const { name, type } of fields) {
         const value: unknown = Reflect.get(record, name)
         if (type !== 'string' || typeof value !== 'string') continue
         if (value.includes('\0')) throw new NotStorableError(`/${name}`, 'must not contain the character NUL, which the database cannot store')
         if (!value.isWellFormed()) throw new NotStorableError(`/${name}`, 'must be well-formed Unicode text')
       }
+      return record
     },
 
     /** Selects a piece of a list, or nothing if its texts are too large to be read at once. */
@@ -89,21 +124,65 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
         where collection = '${name}'`
     }
   }
+}
 
-  function valuesOf (record: object): Row {
-    return fields.map(({ name, type }) => toColumn(Reflect.get(record, name), type))
+/**
+ * Creates missing tables, adds the columns of new optional fields, and runs upgrades. It needs a transaction that excludes others. If
+ * all is up to date, it changes nothing, so that a role without DDL privileges can start.
+ */
+export async function migrate (query: Query, isNew: boolean, shared: string[], tables: Table[]) {
+  if (isNew) for (const sql of shared) await query(sql)
+  const rows = await query('select name, version, columns from collections')
+  for (const table of tables) {
+    const [, version, columns] = rows.find(([name]) => name === table.name) ?? []
+    if (version !== undefined) await upgrade(query, table, Number(version), JSON.parse(String(columns)))
+    else {
+      for (const sql of table.creation) await query(sql)
+      await query(`insert into collections (name, version, columns)
+        values ('${table.name}', ${table.upgrades.length + 1}, ${literal(JSON.stringify(table.columns))})`)
+      await table.fill?.(query)
+    }
   }
 }
 
-function definitionOf ({ type, isOptional, values, column, columnType }: Field & { column: string, columnType: string }, conditions: Conditions) {
-  const list = values && `${column} in (${values.map(value => typeof value === 'string' ? `'${value.replaceAll("'", "''")}'` : value).join(', ')})`
-  const check = [conditions[type]?.(column), list].filter(Boolean).join(' and ')
-  return `${columnType}${isOptional ? '' : ' not null'}${check && ` check (${isOptional ? `${column} is null or ` : ''}${check})`}`
+async function upgrade (query: Query, table: Table, version: number, columns: Table['columns']) {
+  const { name, upgrades } = table
+  const newest = upgrades.length + 1
+  if (version > newest) {
+    throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
+  }
+  if (version < newest) {
+    for (const sql of upgrades.slice(version - 1)) await query(sql)
+    await query(`update collections set version = ${newest}, columns = ${literal(JSON.stringify(table.columns))} where name = '${name}'`)
+    return
+  }
+  const differences = differencesOf(table, columns)
+  if (differences.length > 0) {
+    throw new StartupError(['The schema does not fit a table in the option store. Change the schema, or add SQL to upgrades:', ...differences].join('\n'))
+  }
+  const missing = Object.entries(table.columns).filter(([column]) => !Object.hasOwn(columns, column))
+  for (const [column, definition] of missing) await query(`alter table "${name}" add column ${quoted(column)} ${definition}`)
+  const all = literal(JSON.stringify({ ...columns, ...table.columns }))
+  if (missing.length > 0) await query(`update collections set columns = ${all} where name = '${name}'`)
+}
+
+/** What cannot be changed automatically. A column that the schema does not have may be that of a newer release, if it is optional. */
+function differencesOf ({ name, columns: needed }: Table, actual: Table['columns']) {
+  const isRequired = (definition: string) => /^[a-z ]+ not null/.test(definition)
+  return [...new Set([...Object.keys(needed), ...Object.keys(actual)])].filter(column => {
+    const [need, has] = [needed[column], actual[column]]
+    return need !== has && (need === undefined ? isRequired(String(has)) : has !== undefined || isRequired(need))
+  }).map(column => `  ${name}.${column}: the table has ${actual[column] ?? 'no such column'}, the schema needs ${needed[column] ?? 'no such column'}`)
 }
 
 /** An identifier in SQL. */
 export function quoted (name: string) {
   return `"${name.replaceAll('"', '""')}"`
+}
+
+/** A text in SQL. */
+export function literal (text: string) {
+  return `'${text.replaceAll("'", "''")}'`
 }
 
 /** Converts the value of a field for its column. A boolean becomes a number, because libsql aborts the process on a boolean. */

@@ -33,25 +33,18 @@ interface NodeSqlite {
 /** Loads node:sqlite, which is faster, or libsql for versions of Node that do not have it. */
 export async function loadDriver (): Promise<Connect> {
   const nodeSqlite = process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
-  /* c8 ignore next 3 -- each version of Node has one of the drivers; `npm run test:nodes` tests both */
-  return nodeSqlite && 'setReturnArrays' in nodeSqlite.StatementSync.prototype
-    ? withNodeSqlite(nodeSqlite)
-    : withLibsql(await loadOptional('libsql', 'store', () => import('libsql')))
-}
-
-/* c8 ignore start */
-function withNodeSqlite ({ DatabaseSync }: NodeSqlite): Connect {
-  class Database extends DatabaseSync {
-    override prepare (sql: string) {
-      const statement = super.prepare(sql)
-      statement.setReturnArrays(true)
-      return statement
+  /* c8 ignore start -- each version of Node has one of the drivers; `npm run test:nodes` tests both */
+  if (nodeSqlite && 'setReturnArrays' in nodeSqlite.StatementSync.prototype) {
+    class Database extends nodeSqlite.DatabaseSync {
+      override prepare (sql: string) {
+        const statement = super.prepare(sql)
+        statement.setReturnArrays(true)
+        return statement
+      }
     }
+    return (path, timeout) => new Database(path, { timeout })
   }
-  return (path, timeout) => new Database(path, { timeout })
-}
-
-function withLibsql ({ default: Database }: { default: typeof import('libsql') }): Connect {
+  const { default: Database } = await loadOptional('libsql', 'store', () => import('libsql'))
   return function connect (path, timeout) {
     const database = new Database(path, { timeout })
     return {
@@ -64,44 +57,22 @@ function withLibsql ({ default: Database }: { default: typeof import('libsql') }
       close: () => { database.close() }
     }
   }
-}
-/* c8 ignore stop */
-
-/** Primary result codes of SQLite. */
-const outages = { busy: 5, locked: 6, outOfMemory: 7, readOnly: 8, ioError: 10, full: 13, cannotOpen: 14, protocol: 15 }
-const rejections = { tooBig: 18, constraint: 19, mismatch: 20 }
-
-/** Whether another connection writes. */
-export function isBusy (error: unknown) {
-  return codeOf(error) === outages.busy
+  /* c8 ignore stop */
 }
 
-/** Whether an error may be temporary, such as a full disk. */
-export function isOutage (error: unknown) {
-  return Object.values(outages).includes(codeOf(error))
+/** Primary result codes of SQLite: another connection writes, other errors that may be temporary, and values that cannot be stored. */
+const kinds = {
+  busy: [5],
+  outage: [6, 7, 8, 10, 13, 14, 15], // locked, out of memory, read-only, I/O error, full, cannot open, protocol
+  rejection: [18, 19, 20] // too big, constraint, mismatch
 }
 
-/** A column that has no value although it needs one. It is not ours, because our values were validated. */
-const missingValue = 1299
-
-/** Whether the values of a statement cannot be stored. */
-export function isRejection (error: unknown) {
-  return Object.values(rejections).includes(codeOf(error)) && extendedCode(error) !== missingValue
-}
-
-export function isSqliteError (error: unknown) {
-  return !Number.isNaN(extendedCode(error))
-}
-
-/** The primary result code of an error. The higher bits are details. */
-function codeOf (error: unknown) {
-  return extendedCode(error) & 0xff
-}
-
-/** The result code of an error: node:sqlite has it in `errcode` and libsql in `rawCode`. */
-function extendedCode (error: unknown) {
-  const { errcode, rawCode } = Object(error) as { errcode?: number, rawCode?: number }
-  return Number(errcode ?? rawCode)
+/** The kind of an error, if it is an error of SQLite. A column without a value (1299) is not ours, because our values were validated. */
+export function kindOf (error: unknown) {
+  const { errcode, rawCode = errcode } = Object(error) as { errcode?: number, rawCode?: number } // of node:sqlite, of libsql
+  if (rawCode === undefined) return
+  const [kind = 'other'] = Object.entries(kinds).find(([, codes]) => codes.includes(rawCode & 0xff)) ?? [] // the higher bits are details
+  return rawCode === 1299 ? 'other' : kind
 }
 
 /** The path of the file, or an error if it is not clear which file is meant. */
@@ -142,7 +113,7 @@ export function lockFile (path: string, connect: Connect) {
     if (use.count === 0) use.lock.exec(canShare(use.lock) ? 'begin; select * from sqlite_schema' : 'begin exclusive')
   } catch (error) {
     use.lock.close()
-    throw isBusy(error)
+    throw kindOf(error) === 'busy'
       ? new StartupError(`The SQLite file ${path} in the option store is used by another process. Stop it, or use PostgreSQL for several instances.`)
       : error
   }
@@ -164,8 +135,7 @@ export function lockFile (path: string, connect: Connect) {
 /** Whether several processes can use one file. */
 export function canShare (connection: Connection) {
   const [version] = connection.prepare('select sqlite_version()').get() as [string]
-  const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
-  return major * 1e6 + minor * 1e3 + patch >= 3_051_003
+  return version.localeCompare('3.51.3', 'en', { numeric: true }) >= 0
 }
 
 /** Identifies a file, also if another file replaces it under the same name. */

@@ -82,7 +82,7 @@ export interface Engine {
    * returns, and the first operation tries again. It throws only if the service can never work with this configuration.
    */
   start (): MaybePromise<void>
-  /** Executes a small write, and throws if it fails. Simultaneous calls share one. */
+  /** Executes a small write, and throws if it fails. */
   check (): MaybePromise<void>
   /** The number of connections in each pool, and of calls that wait for one. */
   connections? (): Record<string, { used: number, idle: number, waiting: number }>
@@ -90,7 +90,6 @@ export interface Engine {
   close (): MaybePromise<void>
 }
 
-/** Options of an engine. */
 export interface EngineOptions {
   /** Maximum time for an operation, in milliseconds. */
   timeout: number

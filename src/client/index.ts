@@ -1,14 +1,10 @@
 import { names, type Collections, type components, type paths } from './types.js'
 export type { components, paths }
 
-/** An item. */
 export type Item = components['schemas']['Item']
-/** A user. */
 export type User = components['schemas']['User']
-/** One problem of an invalid request. */
 export type Problem = components['schemas']['Problem']
 
-/** Options of `createClient`. */
 export interface ClientOptions {
   /** Bearer token, or a function that returns it. The function is called before each request. After a 401, it is called again, and another token is tried once. */
   token?: string | (() => string | Promise<string>)
@@ -22,27 +18,22 @@ export interface ClientOptions {
   cache?: Map<string, Cached>
 }
 
-/** A response in the cache. */
 export interface Cached {
   etag: string
   text: string
-  /** The `Link` header. */
   link: string | null
 }
 
-/** Options of every operation. */
 export interface RequestOptions {
   /** Aborts the request and its retries. */
   signal?: AbortSignal
 }
 
-/** Options of a change. */
 export interface ChangeOptions extends RequestOptions {
   /** The ETag that the record must have, such as `etag(record)`. If the record has changed, the `ApiError` has the status 412. */
   ifMatch?: string
 }
 
-/** Options of a list. */
 export interface ListOptions extends RequestOptions {
   /** Number of records per request, 1 to 1000. Default: 100. */
   pageSize?: number
@@ -93,13 +84,11 @@ const maxRetryAfter = 60
 
 /** Creates a client of the service with a base URL such as `http://127.0.0.1:3000/api`. */
 export function createClient (baseUrl: string, { token, headers, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
+  const currentToken = typeof token === 'function' ? token : () => token
   const base = baseUrl.endsWith('/') ? baseUrl.slice(0, -1) : baseUrl
-  return {
-    ...Object.fromEntries(names.map(name => [name, collection(name)])) as unknown as {
-      [N in keyof Collections]: Pick<Collection<Collections[N]['record']>, Collections[N]['operations']>
-    },
-    collection
-  }
+  const collections: { [N in keyof Collections]: Pick<Collection<Collections[N]['record']>, Collections[N]['operations']> } =
+    Object.fromEntries(names.map((name): unknown[] => [name, collection(name)]))
+  return { ...collections, collection }
 
   /** The operations of a collection of your own, such as `collection<Order>('orders')`. */
   function collection<T extends { id: number }> (name: string): Collection<T> {
@@ -124,7 +113,8 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
   async function request<T> (method: Method, path: string, { signal, ifMatch }: ChangeOptions = {}, record?: object) {
     const init = { method, signal, headers: new Headers(headers), body: JSON.stringify(record) }
     if (record) init.headers.set('content-type', method === 'PATCH' ? 'application/merge-patch+json' : 'application/json')
-    if (method === 'POST') init.headers.set('idempotency-key', newKey())
+    // (`randomUUID` does not exist in pages without HTTPS.)
+    if (method === 'POST') init.headers.set('idempotency-key', crypto.getRandomValues(new BigUint64Array(2)).join('-'))
     if (ifMatch !== undefined) init.headers.set('if-match', ifMatch)
     const first = await currentToken()
     try {
@@ -136,10 +126,6 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     }
   }
 
-  async function currentToken () {
-    return typeof token === 'function' ? token() : token
-  }
-
   /** Sends a request, and repeats it if it failed for a reason that passes. */
   async function send<T> (path: string, init: Init, bearer?: string, attempt = 1): Promise<Answer<T>> {
     const { method, signal, headers } = init
@@ -147,7 +133,6 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     const stored = method === 'GET' ? cache?.get(url) : undefined
     if (bearer) headers.set('authorization', `Bearer ${bearer}`)
     if (stored) headers.set('if-none-match', stored.etag)
-    let error: unknown
     let retryAfter = 0
     try {
       const response = await fetch(url, init)
@@ -162,12 +147,11 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
         return { data, link }
       }
       const detail = data?.detail ?? (response.ok ? 'The response is not JSON' : response.statusText)
-      error = new ApiError(response.status, detail, data?.errors ?? [], response.headers.get('x-request-id'))
       retryAfter = Number(response.headers.get('retry-after')) || 0
-    } catch (cause) {
-      error = cause
+      throw new ApiError(response.status, detail, data?.errors ?? [], response.headers.get('x-request-id'))
+    } catch (error) {
+      if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
     }
-    if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
     await pause(retryAfter * 1000 + Math.random() * Math.min(100 * 2 ** attempt, 30_000), signal)
     return send(path, init, bearer, attempt + 1)
   }
@@ -176,11 +160,6 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 type Init = RequestInit & { method: Method, headers: Headers, signal?: AbortSignal }
 type Answer<T> = { data: T, link: string | null }
-
-/** A random idempotency key. (`randomUUID` does not exist in pages without HTTPS.) */
-function newKey () {
-  return crypto.getRandomValues(new BigUint64Array(2)).join('-')
-}
 
 /** Returns what a text means as JSON; `undefined` if it is not JSON, as in the error responses of proxies. */
 function parse (text: string) {

@@ -1,8 +1,8 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { Type } from '@sinclair/typebox'
+import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { checkOptions, metadata } from '../../plugins/http/plugin.js'
+import { checkOptions, metadata, optional } from '../../plugins/http/plugin.js'
 
 /** The newest response of a connection, and the one before it. */
 export const newestResponse = Symbol('newest response')
@@ -18,18 +18,18 @@ export interface Connection extends Socket {
   [isRefused]?: boolean
 }
 
-/** Options of the plugin `connections`. */
-export interface ConnectionsOptions {
+const ConnectionsOptions = Type.Object({
   /** Time without traffic after which a connection is closed, in milliseconds; it may take up to twice as long. Default: never. */
-  stalledAfter?: number
-}
+  stalledAfter: optional(Type.Integer({ minimum: 1 }))
+})
+export interface ConnectionsOptions extends Static<typeof ConnectionsOptions> {}
 
 /**
  * Closes idle connections when the app closes, and the others after their response. Also closes connections without
  * traffic. (Node's own timeout for these would cost 5 % of the requests per second.)
  */
 export default fp<ConnectionsOptions>(async function connections (app, options) {
-  const { stalledAfter } = checkOptions(app, 'connections', { stalledAfter: Type.Optional(Type.Integer({ minimum: 1 })) }, options)
+  const { stalledAfter } = checkOptions(app, 'connections', ConnectionsOptions, options)
   const open = new Map<Connection, number>()
   const sweep = stalledAfter && setInterval(function closeStalled () {
     for (const [connection, seen] of open) {

@@ -5,9 +5,8 @@ import dns from 'node:dns'
 import { once } from 'node:events'
 import net, { type AddressInfo, type ListenOptions } from 'node:net'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
-import { details } from '../../schemas/errors.js'
 import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
-import { clientErrorHandler, frameworkErrors, invalidRequest, malformedHttp, ProtocolError } from './protocol-errors.js'
+import { clientErrorHandler, frameworkErrors, invalidRequest, ProtocolError } from './protocol-errors.js'
 
 /** Options for `Fastify()`: a faster HTTP/1.1 server, and our error format for requests that do not reach a route. */
 export const httpServerOptions = { serverFactory, frameworkErrors, clientErrorHandler }
@@ -35,8 +34,8 @@ function serverFactory (listener: RequestListener, options: Options) {
     connection.once('close', () => { open-- })
   })
   server.on('checkContinue', checked(handleExpectant))
-  server.on('checkExpectation', request => refuse(request, new ProtocolError(417, { detail: details[417] })))
-  server.on('connect', request => refuse(request, new ProtocolError(405, { detail: details[405] }, ['allow: '])))
+  server.on('checkExpectation', request => refuse(request, new ProtocolError(417)))
+  server.on('connect', request => refuse(request, new ProtocolError(405, undefined, ['allow: '])))
   listenOnLocalhost(server)
   return server
 
@@ -75,9 +74,9 @@ const methods = new Set(METHODS)
 
 /** Checks what Node's parser does not check: methods of other protocols, the HTTP version, transfer codings and `Host`. */
 function problemWith ({ method = '', httpVersion, headers, rawHeaders }: IncomingMessage) {
-  if (!methods.has(method) || (httpVersion !== '1.1' && httpVersion !== '1.0')) return invalidRequest('request', malformedHttp)
+  if (!methods.has(method) || (httpVersion !== '1.1' && httpVersion !== '1.0')) return invalidRequest()
   const { host, 'transfer-encoding': coding = 'chunked' } = headers
-  if (coding.toLowerCase() !== 'chunked') return new ProtocolError(501, { detail: details[501] })
+  if (coding.toLowerCase() !== 'chunked') return new ProtocolError(501)
   if (host === undefined) return httpVersion === '1.1' ? invalidRequest('headers', 'is required', '/host') : undefined
   if (!validHost.test(host)) return invalidRequest('headers', 'must be a host name and an optional port', '/host')
   let hosts = 0
@@ -121,41 +120,30 @@ function inBatches (listener: RequestListener, isWorthwhile: () => boolean): Req
     else if (waiting.push({ request, response, resource: new AsyncResource('HttpRequest') }) === 1) setImmediate(handleWaiting)
   }
 
-  function handleWaiting () {
-    handleBatch(waiting.splice(0))
-  }
-
-  function handleBatch (batch: typeof waiting) {
-    let handled = 0
+  function handleWaiting (batch = waiting.splice(0).values()) {
     try {
-      for (const { request, response, resource } of batch) {
-        handled++
-        resource.runInAsyncScope(listener, undefined, request, response)
-      }
+      for (const { request, response, resource } of batch) resource.runInAsyncScope(listener, undefined, request, response)
     } catch (error) {
-      setImmediate(handleBatch, batch.slice(handled)) // the others are still handled
+      setImmediate(handleWaiting, batch) // the others are still handled
       throw error
     }
   }
 }
 
-/**
- * Makes a server listen on every address of `localhost`. Fastify does so for its own server, but not for one of a
- * server factory.
- */
+/** Makes a server listen on every address of `localhost`. Fastify does so for its own server, but not for one of a server factory. */
 function listenOnLocalhost (server: Server) {
-  const listen: (options: ListenOptions) => unknown = server.listen.bind(server)
+  const listen: (options: ListenOptions, ...rest: never[]) => unknown = server.listen.bind(server)
 
   Object.assign(server, {
-    listen (options: ListenOptions) {
+    listen (options: ListenOptions, ...rest: never[]) {
       if (options.host === 'localhost') dns.lookup('localhost', { all: true }, listenOnAll)
-      else listen(options)
+      else listen(options, ...rest)
       return server
 
       async function listenOnAll (_error: unknown, addresses: dns.LookupAddress[] = []) {
         let { port = 0 } = options
         for (const { address } of addresses.slice(1)) port = await listenBeside(address, port)
-        listen({ ...options, port })
+        listen({ ...options, port }, ...rest)
       }
     }
   })
@@ -163,11 +151,8 @@ function listenOnLocalhost (server: Server) {
   /** Passes the connections of another address to the server. Like Fastify, it ignores an address that cannot be used. */
   async function listenBeside (host: string, port: number) {
     const beside = net.createServer({ allowHalfOpen: true, noDelay: true }, socket => server.emit('connection', socket))
-    try {
-      await once(beside.listen({ host, port }), 'listening')
-    } catch {
-      return port
-    }
+    const isUsable = await once(beside.listen({ host, port }), 'listening').then(() => true, () => false)
+    if (!isUsable) return port
     server.once('error', () => beside.close()) // the server itself cannot listen
     const close = server.close.bind(server)
     const closed = once(beside, 'close')

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises'
-import Fastify from 'fastify'
 import { test } from 'tap'
 import itemsUsers, { docs } from '../../src/index.js'
-import { build } from '../support/helper.js'
+import { build, host } from '../support/helper.js'
 
 test('the document has a server with an absolute URL, which generators need', async t => {
   const app = build(t, { TRUST_PROXY: '127.0.0.1' })
@@ -64,8 +63,7 @@ test('the 400 example of every operation is the response to such a request', asy
 })
 
 test('every path of a host declares the parameters of its prefix', async t => {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = host(t)
   await app.register(docs)
   app.register(itemsUsers, { prefix: '/:tenant/:region(^eu|us$)/api' })
   const document = (await app.inject('/openapi.json')).json()

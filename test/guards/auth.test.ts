@@ -1,5 +1,4 @@
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
-import Fastify from 'fastify'
 import { test, type Test } from 'tap'
 import { readConfig } from '../../src/config.js'
 import itemsUsers, { auth } from '../../src/index.js'
@@ -140,7 +139,7 @@ test('log lines of a request contain the name of its token and never the token',
 })
 
 test('a host can check tokens with its own function', async t => {
-  const app = host(t)
+  const app = helper.host(t)
   app.register(async function guarded (scope) {
     scope.register(auth, {
       check: async (token, request) => {
@@ -163,16 +162,10 @@ test('a host can check tokens with its own function', async t => {
 })
 
 test('invalid tokens of a host are reported at startup', async t => {
-  const app = host(t)
+  const app = helper.host(t)
   app.register(auth, { tokens: ['shop:one', 'a b'] })
   await t.rejects(async () => app.ready(), { code: 'ERR_STARTUP', message: /^Invalid tokens in the option tokens:\n {2}entry 2 must be TOKEN or NAME:TOKEN/ })
 })
-
-function host (t: Test, options = {}) {
-  const app = Fastify(options)
-  t.teardown(() => app.close())
-  return app
-}
 
 test('several Authorization headers are answered with 400, whatever they are, and count for the rate limit', async t => {
   const send = await listen(helper.build(t, { AUTH_TOKENS: 'one,two', RATE_LIMIT_MAX: '4' }))

@@ -1,9 +1,8 @@
 import { once } from 'node:events'
-import Fastify from 'fastify'
 import type { Test } from 'tap'
 import itemsUsers, { auth, rateLimit } from '../../src/index.js'
 import { connection, written, type Answer } from '../support/connection.js'
-import { build } from '../support/helper.js'
+import { build, host } from '../support/helper.js'
 
 const max = 10
 const item = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
@@ -43,7 +42,7 @@ export function countingTests (t: Test, redis: () => string | undefined, arrival
 
   t.test('an address over its limit gets the same 429 with the right token, a wrong one and none, and no token is checked', async t => {
     const checked: string[] = []
-    const app = host(t, redis(), async token => {
+    const app = guarded(t, redis(), async token => {
       checked.push(token)
       return token === 'right'
     })
@@ -71,7 +70,7 @@ export function countingTests (t: Test, redis: () => string | undefined, arrival
     let waiting = 0
     let release = () => {}
     const allWait = new Promise<void>(resolve => { release = resolve })
-    const app = host(t, redis(), async token => {
+    const app = guarded(t, redis(), async token => {
       if (++waiting === guesses.length) release()
       await allWait
       return token === 'right'
@@ -82,7 +81,7 @@ export function countingTests (t: Test, redis: () => string | undefined, arrival
   })
 
   t.test('a route of a host can have its own limit, which is counted separately', async t => {
-    const app = host(t, redis(), async token => token === 'right')
+    const app = guarded(t, redis(), async token => token === 'right')
     await app.after()
     app.get('/rare', { config: { rateLimit: { max: 1 } } }, async () => 'rare')
     const statuses = []
@@ -107,9 +106,8 @@ export interface Arrival {
 }
 
 /** An app whose collections have a limit, and tokens that are checked like this. */
-function host (t: Test, redis: string | undefined, check: (token: string) => Promise<boolean>) {
-  const app = Fastify()
-  t.teardown(() => app.close())
+function guarded (t: Test, redis: string | undefined, check: (token: string) => Promise<boolean>) {
+  const app = host(t)
   app.register(rateLimit, { max, redis })
   app.register(auth, { check })
   app.register(itemsUsers, { prefix: '/api' })

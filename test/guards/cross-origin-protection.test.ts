@@ -106,7 +106,7 @@ test('a host has cross-origin protection only if it registers the plugin, with i
     .filter(([, { responses }]) => '403' in responses).map(([method]) => `${method} ${path}`)).sort(), ['delete /api/users/{id}', 'post /api/items', 'post /api/users'])
 })
 
-test('in a browser, a page of another origin stores nothing, unless CORS_ORIGIN allows it', { timeout: 120_000 }, async t => {
+test('in a browser, a page of another origin stores nothing, unless CORS_ORIGIN allows it', async t => {
   // Over plain HTTP to these hosts, browsers send Origin and no Sec-Fetch-Site.
   const browser = await launchFor(t)
   if (!browser) return

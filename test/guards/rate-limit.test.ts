@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
-import Fastify, { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
+import { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
 import { test, type Test } from 'tap'
 import { MemoryStore } from '../../plugins/guards/rate-limit.js'
 import itemsUsers, { auth, metrics, rateLimit, type Metrics, type Store } from '../../src/index.js'
@@ -21,7 +21,7 @@ onEveryEngine((t, address) => {
     const get = (url: string, remoteAddress = '10.0.0.1') => app.inject({ url, remoteAddress })
     for (const [n, url] of ['/api/items', '/api/nope', '/api/users/1'].entries()) {
       const { headers } = await get(url)
-      t.match(rate.map(name => headers[name]), ['3', String(2 - n), '3600|3599'].map(value => new RegExp(`^(${value})$`)))
+      t.match(rate.map(name => headers[name]), ['3', String(2 - n), '3600|35\\d\\d'].map(value => new RegExp(`^(${value})$`)))
     }
     for (const url of ['/api/items', '/api/nope']) {
       const refused = await get(url)
@@ -120,8 +120,7 @@ test('auth and rateLimit work together in any order and nesting', async t => {
     }
   }
   for (const [name, arrange] of Object.entries(arrangements)) {
-    const app = Fastify()
-    t.teardown(() => app.close())
+    const app = helper.host(t)
     arrange(app)
     const statuses = []
     for (const token of ['one', 'one', 'one', 'two', 'two', 'two', 'one']) {
@@ -195,7 +194,7 @@ test('a host can register each guard separately', async t => {
   const own: Store<{ id: number }> = {
     append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]', next: 5 }), removeFirst: () => false, size: () => 1
   }
-  const app = host(t)
+  const app = helper.host(t)
   await app.register(metrics, { port: 0 })
   app.register(async function guarded (scope) {
     await scope.register(rateLimit, { max: 2 })
@@ -213,7 +212,7 @@ test('a host can register each guard separately', async t => {
 
 test('rateLimit cannot be registered below another rate limit, because it would use that one for wrong tokens', async t => {
   for (const plugin of [rateLimit, import('@fastify/rate-limit')] as FastifyPluginAsync<{ max: number }>[]) {
-    const app = host(t)
+    const app = helper.host(t)
     await app.register(plugin, { max: 1000 })
     app.register(async function inner (scope) {
       scope.register(rateLimit, { max: 5 })
@@ -228,9 +227,3 @@ test('REDIS_URL without RATE_LIMIT_MAX and an invalid REDIS_URL are reported, wi
   }
   t.throws(() => helper.build(t, { REDIS_URL: 'redis://127.0.0.1' }), { message: /^ {2}REDIS_URL needs RATE_LIMIT_MAX$/m })
 })
-
-function host (t: Test, options = {}) {
-  const app = Fastify(options)
-  t.teardown(() => app.close())
-  return app
-}

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import * as zlib from 'node:zlib'
-import Fastify, { type FastifyInstance } from 'fastify'
+import { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { Item, memory, User, type Store } from '../../src/index.js'
 import { listen, open, written } from '../support/connection.js'
@@ -336,8 +336,7 @@ test('in memory, an unchanged list of up to 1 MiB is compressed once, and shared
   t.teardown(() => hook.disable())
   for (const size of [20, 1000, 15_000]) {
     const store = memory<User>({ schema: User, seed: Array.from({ length: size }, (_, id) => ({ id, name: `The user with number ${id} and a long name` })) })
-    const app = Fastify()
-    t.teardown(() => app.close())
+    const app = helper.host(t)
     app.register(itemsUsers, { prefix: '/api', store: { users: store, items: memory<Item>({ schema: Item, seed: [] }) } })
     const get = async () => (await app.inject({ url: '/api/users', headers: { 'accept-encoding': 'gzip' } })).rawPayload
     for (const changes of [1, 2]) {
@@ -354,8 +353,7 @@ test('in memory, an unchanged list of up to 1 MiB is compressed once, and shared
 
 test('requests that share a compression keep their own async context', async t => {
   const contexts = new AsyncLocalStorage<unknown>()
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = helper.host(t)
   app.addHook('onRequest', (request, _reply, done) => contexts.run(request.headers['x-name'], done))
   const seen: unknown[][] = []
   app.addHook('onResponse', async request => { seen.push([request.headers['x-name'], contexts.getStore()]) })
@@ -375,8 +373,7 @@ test('in memory, the ETags of a list differ between processes', async t => {
 })
 
 test('a 304 for a list does not read the list', async t => {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = helper.host(t)
   const users = memory<User>({ schema: User, seed: [] })
   const unreadable: Store<User> = {
     ...users,
@@ -392,8 +389,7 @@ test('a 304 for a list does not read the list', async t => {
 })
 
 test('a store without a version has lists without ETag', async t => {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = helper.host(t)
   const { version, ...users } = memory<User>({ schema: User, seed: [{ id: 1, name: 'Ada' }] })
   app.register(itemsUsers, { prefix: '/api', store: () => ({ users, items: memory<Item>({ schema: Item, seed: [] }) }) })
   const { body, headers } = await app.inject({ url: '/api/users', headers: { 'if-none-match': '"one"' } })
@@ -403,8 +399,7 @@ test('a store without a version has lists without ETag', async t => {
 })
 
 test('a body that a hook of the host has compressed or replaced is left as it is', async t => {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = helper.host(t)
   app.addHook('onSend', async (request, reply, body) => {
     if ('compressed' in (request.query as object)) reply.header('content-encoding', 'x-own')
     return 'empty' in (request.query as object) ? null : body

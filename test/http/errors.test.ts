@@ -1,7 +1,6 @@
-import Fastify, { type FastifyInstance } from 'fastify'
-import { test, type Test } from 'tap'
+import { test } from 'tap'
 import itemsUsers, { docs, errors, memory, Item, User } from '../../src/index.js'
-import { build, everything } from '../support/helper.js'
+import { build, everything, host } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 
@@ -141,9 +140,3 @@ test('ordinary routes with schemas can be added to the service', async t => {
   t.equal((await app.inject('/double?n=21')).body, '{"doubled":42}')
   t.equal((await app.inject('/double?n=x')).statusCode, 400)
 })
-
-function host (t: Test): FastifyInstance {
-  const app = Fastify()
-  t.teardown(() => app.close())
-  return app
-}

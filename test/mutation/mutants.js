@@ -13,7 +13,7 @@ export const mutants = [
     ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
     ['typeNames[type] ?? `a ${type}`', '`a ${type}`'],
     ['allErrors: true', 'allErrors: false'],
-    ["includes('string') ? { ...schema, isWellFormed: true }", "includes('text') ? { ...schema, isWellFormed: true }"],
+    ["includes('string') ? { ...part, isWellFormed: true }", "includes('text') ? { ...part, isWellFormed: true }"],
     ["if (keyword === 'if' || keyword === 'propertyNames') return false", ''],
     ["if ((keyword === 'const' || keyword === 'enum') &&", "if (keyword === 'const' &&"],
     ["(union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union)", 'false'],
@@ -26,7 +26,7 @@ export const mutants = [
     ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)']
   ]),
   ...inFile('plugins/http/json-body.ts', http, [
-    ['isUtf8(body) ? body.toString() : undefined', 'body.toString()'],
+    ["if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))", ''],
     ["if (value === null && text.trim() !== 'null') return", 'if (false) return'],
     ['return depth > maxDepth', 'return false'],
     ["route.method !== 'GET' &&", "route.method === 'DELETE' &&"]
@@ -42,7 +42,7 @@ export const mutants = [
     ["reply.code(status).header('x-request-id', request.id)", 'reply.code(status)'],
     ["if (!reply.hasHeader('cache-control')) reply", 'reply'],
     ['status >= 400 && status <= 599', 'status >= 400'],
-    ['keepConnection(reply)\n', '\n'],
+    ["reply.raw.shouldKeepAlive ? 'keep-alive' : 'close'", "'close'"],
     ['reply.headers({ ...headers })', 'reply']
   ]),
   ...inFile('plugins/http/not-found.ts', http, [
@@ -105,14 +105,12 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/sql-lists.ts', databases, [
     ['const isMore = rows.length > size', 'const isMore = rows.length >= size'],
-    ['last = rows.length < limit', 'last = rows.length <= limit'],
-    ['clearTimeout(stalled)\n        snapshot.free()', 'clearTimeout(stalled)']
+    ['isEnd = rows.length < count', 'isEnd = rows.length <= count'],
+    ['clearTimeout(stalled)\n      snapshot.free()', 'clearTimeout(stalled)']
   ]),
   ...inFile('plugins/stores/sql-table.ts', databases, [
     ["if (value.includes('\\0')) throw", 'if (false) throw'],
-    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"]
-  ]),
-  ...inFile('plugins/stores/sql-migrations.ts', databases, [
+    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"],
     ['if (version > newest) {', 'if (version > newest + 1) {'],
     ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
     ['if (differences.length > 0) {', 'if (false) {']
@@ -127,15 +125,15 @@ export const mutants = [
     ['size--', ''],
     ['if (position === undefined) return false', 'if (!position) return true']
   ]),
-  ...inFile('plugins/stores/sqlite.ts', databases, [
+  ...inFile('plugins/stores/sqlite-connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],
-    ["if (connection.isTransaction) connection.exec('rollback')", '']
+    ["if (connection.isTransaction) connection.exec('rollback')", ''],
+    ["reader.prepare('select 1 from file.sqlite_schema').get()", '']
   ]),
-  ...inFile('plugins/stores/sqlite-store.ts', databases, [
+  ...inFile('plugins/stores/sqlite.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
-    ['if (!hasId(given)) statements.keepLastId.run(record.id)', ''],
-    ['if (connection.isTransaction) statements.releaseKey.run(key)', ''],
-    ['reader.prepare(`select 1 from ${table} limit 1`).get()', '']
+    ['statements.keepLastId.run(id)', ''],
+    [' and key = ? and at >= ?`', ' and key = ? and ? > 0`']
   ]),
   ...inFile('plugins/stores/postgres-statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
@@ -144,12 +142,12 @@ export const mutants = [
     ['and t.xmin::text = given._version', ''],
     ['(select max("id") from _numbered where ${isInserted})', '(select max("id") from _numbered)']
   ]),
-  ...inFile('plugins/stores/postgres-errors.ts', databases, [
+  ...inFile('plugins/stores/postgres-connections.ts', databases, [
     ['/^(22|23(?!502)|44|54|P0)/', '/^(22|44|54|P0)/']
   ]),
   ...inFile('plugins/stores/postgres-connections.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }, [
     ['isolation level repeatable read', 'isolation level read committed'],
-    ['if (isOutOfDate(error)) replacePools(used)', ''],
+    ['if (isOutOfDate && current.has(client)) current = new WeakSet()', ''],
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
     ['(await other.connect()).release(true)', '(await other.connect()).release()']

@@ -1,5 +1,4 @@
 import { existsSync, readFileSync } from 'node:fs'
-import Fastify from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { metrics } from '../../src/index.js'
 import type { DestinationStream } from 'pino'
@@ -148,7 +147,7 @@ test('a METRICS_PORT that is in use ends the process with one clear line', async
 
 test('the metrics of several registrations are added up', async t => {
   const lines: string[] = []
-  const app = host(t, { logger: { level: 'info', stream: { write: (line: string) => lines.push(line) } } })
+  const app = helper.host(t, { logger: { level: 'info', stream: { write: (line: string) => lines.push(line) } } })
   await app.register(metrics, { port: 0 })
   app.register(itemsUsers, { prefix: '/a' })
   app.register(itemsUsers, { prefix: '/b', store: `sqlite:${newFolder(t)}/items.db` })
@@ -158,9 +157,3 @@ test('the metrics of several registrations are added up', async t => {
   t.match(text, /^store_records{collection="items"} 3$/m)
   t.match(text, /operation="append"} 2$/m)
 })
-
-function host (t: Test, options = {}) {
-  const app = Fastify(options)
-  t.teardown(() => app.close())
-  return app
-}

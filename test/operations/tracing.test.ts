@@ -9,12 +9,12 @@ import type { Test } from 'tap'
 import { connection, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
-import { install } from '../support/install.js'
 import { start } from '../support/process.js'
+import { installTools } from '../support/tools.js'
 import { until } from '../support/until.js'
 
 const folder = 'test/operations/tracing'
-const problem = await install(folder)
+const problem = await installTools(folder)
 
 interface Span {
   name: string

@@ -7,8 +7,8 @@ import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import ts from 'typescript'
-import { docsOptions } from '../../plugins/docs/openapi.js'
-import { storesOptions } from '../../plugins/stores.js'
+import { DocsOptions } from '../../plugins/docs/openapi.js'
+import { StoresOptions } from '../../plugins/stores.js'
 import { uncovered as env } from '../support/environment.js'
 import { hostFolder, tarball } from '../support/host-folder.js'
 import { invalidBody } from '../support/helper.js'
@@ -88,6 +88,7 @@ test('a host keeps its own parsers, handlers and compilers, and the plugin keeps
   t.same((await app.inject({ method: 'POST', url: '/api/items', headers: { 'content-type': 'text/special' }, body: '{' })).json(), invalidBody('body', ['', 'must be valid JSON']))
   t.equal((await app.inject('/api/nope')).body, '{"detail":"Path not found"}')
   t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
+  t.same(Object.keys(app.getSchemas()), ['Item'])
 })
 
 test('a host can pass the same options to all plugins, in any order and scope, and handle errors itself', async t => {
@@ -231,8 +232,8 @@ test('an editor describes each option and each decorator, and the message for a 
     import itemsUsers, { docs, type ItemsUsersOptions } from 'fastify-items-users'
     import 'fastify-items-users/augment'
     const app = Fastify()
-    app.register(itemsUsers, { ${named(['prefix', 'idSource', 'notFound', 'errorHandler', ...Object.keys(storesOptions)])} })
-    app.register(docs, { ${named(Object.keys(docsOptions))} })
+    app.register(itemsUsers, { ${named(['prefix', 'idSource', 'notFound', 'errorHandler', ...Object.keys(StoresOptions.properties)])} })
+    app.register(docs, { ${named(Object.keys(DocsOptions.properties))} })
     app.get('/', async ({ bearerToken }) => [bearerToken?.length, app.stores.items.size(), app.addReadinessCheck(() => {}), app.markNotReady()])
     app.register(itemsUsers, { databasetimeout: 5 })
     const misspelled: ItemsUsersOptions = { idsource: 'server' }
@@ -266,7 +267,7 @@ test('docs/plugin.md lists every option and every exported plugin', async t => {
   for (const [, names = ''] of index.matchAll(/^export {(?! default)([^}]+)}/gm)) {
     for (const name of names.split(',')) t.match(page, `\`${name.trim().replace('type ', '')}\``)
   }
-  for (const name of Object.keys({ ...storesOptions, ...docsOptions })) t.match(page, `| \`${name}\` |`)
+  for (const name of Object.keys({ ...StoresOptions.properties, ...DocsOptions.properties })) t.match(page, `| \`${name}\` |`)
 })
 
 test('CommonJS can require the package', async t => {
@@ -314,6 +315,11 @@ test('closing a host closes the stores, and its process can exit', async t => {
 test('the types are found by every kind of module resolution', { skip: problem }, async t => {
   // It exits with 1 where there is a problem.
   await t.resolves(run(`${tools}/node_modules/.bin/attw`, [join(folder, tarball), '--profile', 'esm-only'], { env }))
+})
+
+test('publint finds no problem in the package, and knip no unused file, export or dependency', { skip: problem }, async t => {
+  await t.resolves(run(`${tools}/node_modules/.bin/publint`, ['--strict'], { env }))
+  await t.resolves(run(`${tools}/node_modules/.bin/knip`, [], { env }))
 })
 
 /** Compiles files in the folder of the hosts, and returns the errors. */

@@ -4,13 +4,13 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { gzipSync } from 'node:zlib'
-import Fastify, { type FastifyInstance, type HTTPMethods } from 'fastify'
+import { type FastifyInstance, type HTTPMethods } from 'fastify'
 import { test, type Test } from 'tap'
 import itemsUsers, { httpServerOptions, type Store } from '../../src/index.js'
 import type { DestinationStream } from 'pino'
 import { listen, open, request, sender } from '../support/connection.js'
 import { newFolder } from '../support/folder.js'
-import { build, collections, invalidBody } from '../support/helper.js'
+import { build, collections, host, invalidBody } from '../support/helper.js'
 import { start } from '../support/process.js'
 import { openSqlite } from '../support/sql.js'
 import { quantile } from '../stress/figures.js'
@@ -181,8 +181,7 @@ test('an internal error has a short response without details, with any NODE_ENV'
     const store: Store<{ id: number }> = {
       append: async () => thrower(), first: thrower, page: async () => thrower(), removeFirst: thrower, size: () => 0, list: thrower
     }
-    const app = Fastify(httpServerOptions)
-    t.teardown(() => app.close())
+    const app = host(t, httpServerOptions)
     app.register(itemsUsers, { prefix: '/api', store: { items: store, users: store } })
     for (const options of [{ url: '/api/items' }, { url: '/api/items/1' }, { url: '/api/users?limit=1' }, { method: 'POST', url: '/api/items', payload: item }, { method: 'DELETE', url: '/api/users/1' }] as const) {
       const { statusCode, body } = await app.inject(options)
@@ -195,8 +194,7 @@ test('an internal error has a short response without details, with any NODE_ENV'
   const broken: Store<{ id: number }> = {
     append: () => '', first: () => '', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0, list: () => Readable.from(failing(), { objectMode: false })
   }
-  const app = Fastify(httpServerOptions)
-  t.teardown(() => app.close())
+  const app = host(t, httpServerOptions)
   app.register(itemsUsers, { prefix: '/api', store: { items: broken, users: broken } })
   const { status, body } = await (await listen(app))(request('GET', '/api/items'))
   t.equal(status, 200)

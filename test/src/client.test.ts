@@ -4,13 +4,13 @@ import type { AddressInfo } from 'node:net'
 import { readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { Type, type Static } from '@sinclair/typebox'
-import Fastify, { type FastifyInstance } from 'fastify'
+import { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
 import { ApiError, createClient, etag, type ClientOptions } from '../../src/client/index.js'
 import { collections } from '../../plugins/collections.js'
 import { collection } from '../../src/index.js'
 import { ensureBuilt } from '../support/built.js'
-import { build } from '../support/helper.js'
+import { build, host } from '../support/helper.js'
 
 const item = { id: 2, name: 'Teapot 🫖', price: 24.5 }
 const user = { id: 2, name: 'Grace' }
@@ -31,8 +31,7 @@ test('the client offers all operations, and a list follows the pages', async t =
 
 test('the client works for own collections, and has those of the service', async t => {
   const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer({ minimum: 1 }), note: Type.Optional(Type.String()) })
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = host(t)
   app.register(collection, { prefix: '/api/orders', name: 'orders', schema: Order })
   const { url } = await proxy(t, app as never, 429)
   const client = createClient(url)
@@ -154,8 +153,7 @@ test('the client sends its headers with every request, and creates records witho
 })
 
 test('with ifMatch, only a record that has not changed is changed', async t => {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = host(t)
   const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer() })
   app.register(collection, { prefix: '/api/orders', name: 'orders', schema: Order, seed: [{ id: 1, quantity: 1 }] })
   const { url } = await proxy(t, app as never)

@@ -8,25 +8,19 @@ import { text } from 'node:stream/consumers'
 import { pathToFileURL } from 'node:url'
 import swagger from '@fastify/swagger'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import Fastify, { type FastifyInstance, type FastifyServerOptions } from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { besideBundle, bundleFolder, redocFolder } from '../../plugins/docs/assets.js'
-import pages from '../../plugins/docs/pages.js'
+import pages, { besideBundle, bundleFolder, redocFolder } from '../../plugins/docs/pages.js'
 import itemsUsers, { auth, docs, errors, collection, items, type DocsOptions } from '../../src/index.js'
 import { ensureRedoc } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
+import { host } from '../support/helper.js'
 import { installTools } from '../support/tools.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 const tools = 'test/package/tools'
 
 ensureRedoc()
-
-function host (t: Test, options: FastifyServerOptions = {}) {
-  const app = Fastify(options)
-  t.teardown(() => app.close())
-  return app
-}
 
 test('a host scope with the same prefix can have its own not-found handler', async t => {
   for (const first of ['host', 'plugin']) {
@@ -294,12 +288,12 @@ test('in a bundle, the files of the pages are expected beside it, and missing fi
   const folder = newFolder(t)
   const bundle = pathToFileURL(join(folder, 'server.js')).href
   t.equal(bundleFolder(), undefined)
-  t.equal(bundleFolder('file:///app/node_modules/fastify-items-users/dist/plugins/docs/assets.js'), undefined)
+  t.equal(bundleFolder('file:///app/node_modules/fastify-items-users/dist/plugins/docs/pages.js'), undefined)
   t.equal(bundleFolder(bundle), folder)
   Object.assign(globalThis, { __dirname: folder })
   t.equal(bundleFolder(undefined), folder, 'CommonJS')
   Reflect.deleteProperty(globalThis, '__dirname')
-  t.equal(redocFolder('file:///package/dist/plugins/docs/assets.js'), '/package/dist/redoc')
+  t.equal(redocFolder('file:///package/dist/plugins/docs/pages.js'), '/package/dist/redoc')
   t.throws(() => besideBundle(folder, 'redoc'), {
     code: 'ERR_STARTUP',
     message: `The files of Redoc are missing. Copy node_modules/fastify-items-users/dist/redoc to ${folder}/redoc, or set the option redoc of docs to false.`

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
-import Fastify, { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type FastifyServerOptions, type InjectOptions } from 'fastify'
-import { test, type Test } from 'tap'
+import { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type InjectOptions } from 'fastify'
+import { test } from 'tap'
 import * as exported from '../../src/index.js'
 import itemsUsers, { collection, docs, health, Item, items, memory, NotStorableError, stores, StoreUnavailableError, User, users, type Health, type Store, type Stores } from '../../src/index.js'
-import { followed, invalidBody } from '../support/helper.js'
+import { followed, host, invalidBody } from '../support/helper.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
 
@@ -17,19 +17,9 @@ test('the plugin serves under its prefix, and Location leads to the record', asy
 })
 
 test('with idSource: server, the service generates the ids', async t => {
-  const app = Fastify()
-  t.teardown(() => app.close())
+  const app = host(t)
   app.register(itemsUsers, { prefix: '/api', idSource: 'server' })
   t.same((await app.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name: 'Grace' } })).json(), { id: 2, name: 'Grace' })
-})
-
-test('two registrations have separate collections', async t => {
-  const app = host(t)
-  app.register(itemsUsers, { prefix: '/a' })
-  app.register(itemsUsers, { prefix: '/b' })
-  await app.inject({ method: 'POST', url: '/a/items', payload: item })
-  t.equal((await app.inject('/a/items')).json().length, 2)
-  t.equal((await app.inject('/b/items')).json().length, 1)
 })
 
 test('without a prefix, unknown paths are left to the host', async t => {
@@ -54,55 +44,6 @@ test('a very long id is answered with 404', async t => {
   t.equal((await app.inject(`/api/items/-${'9'.repeat(400)}`)).body, '{"detail":"Not found"}')
 })
 
-test('the error handler, parsers and hooks of a host do not affect the plugin, and stay as they are', async t => {
-  const app = ownWays(t)
-  app.register(itemsUsers, { prefix: '/api' })
-  await app.ready()
-
-  t.equal((await app.inject({ method: 'POST', url: '/api/items', payload: item })).statusCode, 201)
-  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: { id: '7', name: 5, price: null } })).json(),
-    invalidBody('body', ['/id', 'must be an integer'], ['/name', 'must be a string'], ['/price', 'must be a number']))
-  const form = { method: 'POST', url: '/api/items', headers: { 'content-type': 'text/special' }, body: '{' } as const
-  t.same((await app.inject(form)).json(), invalidBody('body', ['', 'must be valid JSON']))
-  t.same((await app.inject('/api/items/x')).json(), invalidBody('path', ['/item_id', 'must be an integer']))
-  t.equal((await app.inject('/api/items/99')).body, '{"detail":"Not found"}')
-  t.equal((await app.inject('/api/nope')).body, '{"detail":"Path not found"}')
-  t.equal((await app.inject({ method: 'PUT', url: '/api/items' })).headers.allow, 'GET, HEAD, POST, OPTIONS')
-  t.equal((await app.inject({ method: 'HEAD', url: '/api/items' })).statusCode, 200)
-
-  const bare = ownWays(t)
-  for (const request of [
-    { method: 'POST', url: '/own', payload: { n: '5', extra: 1 } },
-    { method: 'POST', url: '/own', payload: { n: 'x' } },
-    { method: 'POST', url: '/own', headers: { 'content-type': 'text/special' }, body: 'anything' },
-    { method: 'POST', url: '/own', headers: { 'content-type': 'text/other' }, body: '{"n":1}' },
-    { method: 'PUT', url: '/own' },
-    { method: 'HEAD', url: '/own' },
-    { method: 'GET', url: '/nope' },
-    { method: 'GET', url: '/fails' }
-  ] as const) {
-    const [with_, without] = await Promise.all([app.inject(request), bare.inject(request)])
-    t.equal(with_.statusCode, without.statusCode, `${request.method} ${request.url}`)
-    t.equal(with_.body, without.body)
-    t.same({ ...with_.headers, date: '' }, { ...without.headers, date: '' })
-  }
-  t.notOk(app.hasDecorator('stores'))
-  t.same(Object.keys(app.getSchemas()), ['Item'])
-
-  /** A host that does everything its own way. */
-  function ownWays (t: Test) {
-    const app = host(t, { exposeHeadRoutes: false, ajv: { customOptions: { coerceTypes: 'array', removeAdditional: false } } })
-    app.addSchema({ $id: 'Item', type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] })
-    app.addContentTypeParser('text/special', { parseAs: 'string' }, async () => ({ n: 42 }))
-    app.setErrorHandler((error: Error, _request, reply) => reply.code(418).send({ own: error.message }))
-    app.setNotFoundHandler((_request, reply) => reply.code(410).send('gone'))
-    app.setSchemaErrorFormatter(() => new Error('formatted by the host'))
-    app.post('/own', { schema: { body: { $ref: 'Item#' } } }, async request => request.body)
-    app.get('/fails', async () => { throw new Error('of the host') })
-    return app
-  }
-})
-
 test('the compilers of a host do not affect validation and serialization', async t => {
   const app = host(t)
   app.setValidatorCompiler(() => () => ({ error: new Error('no') }))
@@ -122,18 +63,6 @@ test('responses of host hooks on our routes are sent unchanged', async t => {
     t.equal(response.statusCode, status)
     t.equal(response.body, '{"own":true}')
   }
-})
-
-test('hooks of a host run on our routes', async t => {
-  const app = host(t)
-  app.addHook('onRequest', async request => {
-    if (!request.headers.authorization) throw Object.assign(new Error('Who are you?'), { statusCode: 401 })
-  })
-  app.register(itemsUsers, { prefix: '/api' })
-  const response = await app.inject('/api/items')
-  t.equal(response.statusCode, 401)
-  t.equal(response.body, '{"detail":"Who are you?"}')
-  t.equal((await app.inject({ url: '/api/items', headers: { authorization: 'me' } })).statusCode, 200)
 })
 
 test('a host can register the documentation pages and the probes separately', async t => {
@@ -405,12 +334,6 @@ test('the store of another collection is rejected at registration', async t => {
     message: 'The option store has no store for the collection items.'
   })
 })
-
-function host (t: Test, options: FastifyServerOptions = {}) {
-  const app = Fastify(options)
-  t.teardown(() => app.close())
-  return app
-}
 
 test('an invalid store address is rejected, and the own stores of a host are used', async t => {
   await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {

@@ -17,7 +17,7 @@ import itemsUsers, { connections, httpServerOptions } from '../../src/index.js'
 import { cert, key } from '../support/certificate.js'
 import { connection, exchange, listen, open, request, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
-import { build, invalidBody } from '../support/helper.js'
+import { build, host, invalidBody } from '../support/helper.js'
 import { takenPort } from '../support/process.js'
 import { until } from '../support/until.js'
 
@@ -167,7 +167,7 @@ test('pipelined requests are all answered when the client reads', async t => {
 })
 
 test('requests after a rejected one are not handled, also while an earlier one is in progress', async t => {
-  const app = host(t)
+  const app = host(t, httpServerOptions)
   const handled: string[] = []
   let finish = () => {}
   app.get('/slow', async () => {
@@ -283,7 +283,7 @@ test('a valid request gets 100 Continue once, when its body is read', async t =>
 })
 
 test('a connection that is no longer writable is closed when its request is rejected', async t => {
-  const app = host(t)
+  const app = host(t, httpServerOptions)
   const socket = new PassThrough().end()
   httpServerOptions.clientErrorHandler.call(app, Object.assign(new Error('malformed'), { code: 'HPE_INVALID' }) as never, socket as never)
   t.ok(socket.destroyed)
@@ -310,20 +310,25 @@ test('httpServerOptions work with https, and fail with a clear error with http2'
 
 test('localhost listens on all its addresses', async t => {
   giveLocalhostTwoAddresses(t)
-  const app = host(t)
+  const app = host(t, httpServerOptions)
   app.get('/', async () => 'served')
   const { port } = new URL(await app.listen({ port: 0, host: 'localhost' }))
   for (const address of ['127.0.0.1', '127.0.0.2']) t.equal(await (await fetch(`http://${address}:${port}/`)).text(), 'served')
   await app.close()
   for (const address of ['127.0.0.1', '127.0.0.2']) await t.rejects(fetch(`http://${address}:${port}/`))
-  const one = host(t)
+  const one = host(t, httpServerOptions)
   await one.listen({ port: 0, host: '127.0.0.1' })
   await t.rejects(fetch(`http://127.0.0.2:${(one.server.address() as AddressInfo).port}/`))
+  const own = host(t, httpServerOptions)
+  await own.ready()
+  await new Promise<void>(resolve => own.server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => own.server.close())
+  t.match(own.server.address(), { address: '127.0.0.1' }, 'the server of Node has its own arguments')
 })
 
 test('on localhost, closing waits for the requests of all addresses', async t => {
   giveLocalhostTwoAddresses(t)
-  const app = host(t)
+  const app = host(t, httpServerOptions)
   app.register(connections)
   const answers = new PassThrough()
   app.get('/', async () => (await once(answers, 'data'))[0])
@@ -343,7 +348,7 @@ test('on localhost, closing waits for the requests of all addresses', async t =>
 test('if the first address of localhost is in use, the others are closed', async t => {
   giveLocalhostTwoAddresses(t)
   const { port } = await takenPort(t)
-  await t.rejects(host(t).listen({ port, host: 'localhost' }), { code: 'EADDRINUSE' })
+  await t.rejects(host(t, httpServerOptions).listen({ port, host: 'localhost' }), { code: 'EADDRINUSE' })
   await t.rejects(fetch(`http://127.0.0.2:${port}/`))
 })
 
@@ -353,10 +358,4 @@ function giveLocalhostTwoAddresses (t: Test) {
   const addresses = ['127.0.0.1', '127.0.0.2', '192.0.2.1'].map(address => ({ address, family: 4 }))
   dns.lookup = ((name: string, options: { all?: boolean }, done: (...results: unknown[]) => void) =>
     name === 'localhost' && options.all ? done(null, addresses) : lookup(name, options, done)) as typeof lookup
-}
-
-function host (t: Test) {
-  const app = Fastify(httpServerOptions)
-  t.teardown(() => app.close())
-  return app
 }

@@ -191,7 +191,7 @@ onDatabases('an existing table of another application is left unchanged', async 
   t.same(await sql('select * from users'), [])
 })
 
-onDatabases('a missing table is answered with 500', async (t, { url, sql }) => {
+onDatabases('a missing table is answered with 500, and the service is not ready', async (t, { url, sql }) => {
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
   await sql('drop table items')
@@ -200,6 +200,7 @@ onDatabases('a missing table is answered with 500', async (t, { url, sql }) => {
     t.equal(response.statusCode, 500)
     t.equal(response.body, '{"detail":"Internal server error"}')
   }
+  t.equal((await app.inject('/readyz')).body, '{"detail":"The database is unavailable"}')
 })
 
 onDatabases('a column that another program has added without a default value is answered with 500', async (t, { url, sql }) => {

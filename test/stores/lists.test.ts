@@ -77,7 +77,7 @@ onDatabases('of thirty thousand items', async (t, { url, sql, itemsTo, openLists
     await app.listen()
     const { port } = app.server.address() as AddressInfo
 
-    for (let n = 0; n < 20; n++) {
+    for (let n = 0; n < 10; n++) {
       const gone = new AbortController()
       const response = fetch(`http://127.0.0.1:${port}/api/items`, { signal: gone.signal })
       if (n % 2) await response
@@ -138,11 +138,11 @@ function reader (url: string, agent = 'undefined') {
   return { begun, list: begun.then(() => text(child.stdout)).then(JSON.parse) }
 }
 
-test('on SQLite, a list does not block the event loop', async t => {
+test('on SQLite, a list is a stream of bytes that does not block the event loop', async t => {
   const engine = await openEngine(`sqlite:${newFolder(t)}/items.db`, databaseDefaults)
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
-  await Promise.all(Array.from({ length: 30_000 }, (_, n) => store.append(item(n))))
+  await Promise.all(Array.from({ length: 10_000 }, (_, n) => store.append(item(n))))
   let turns = 0
   let pieces = 0
   let turn = setImmediate(function next () {
@@ -150,10 +150,10 @@ test('on SQLite, a list does not block the event loop', async t => {
     turn = setImmediate(next)
   })
   await Promise.all(Array.from({ length: 4 }, async () => {
-    for await (const piece of await store.list() as Readable) pieces += Math.sign(piece.length)
+    for await (const piece of await store.list() as Readable) pieces += Number(Buffer.isBuffer(piece))
   }))
   clearImmediate(turn)
-  t.ok(pieces >= 60, `${pieces} pieces`)
+  t.ok(pieces >= 20, `${pieces} pieces`)
   t.ok(turns >= pieces / 8, `others had ${turns} turns meanwhile`)
 })
 

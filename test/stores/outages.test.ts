@@ -1,13 +1,12 @@
 import { renameSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import Fastify from 'fastify'
 import { test, type Test } from 'tap'
 import {
   default as itemsUsers, IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError, type Store
 } from '../../src/index.js'
 import { noSmallDisk, smallDisk } from '../support/disk.js'
 import { newFolder } from '../support/folder.js'
-import { build } from '../support/helper.js'
+import { build, host } from '../support/helper.js'
 import { startPostgres } from '../support/postgres.js'
 import { until } from '../support/until.js'
 
@@ -108,8 +107,7 @@ test('errors of custom stores have the same responses as ours', async t => {
     const own: Store<{ id: number }> = {
       append () { throw error }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0
     }
-    const app = Fastify()
-    t.teardown(() => app.close())
+    const app = host(t)
     app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
     const response = await app.inject({ method: 'POST', url: '/api/items', payload: item })
     t.equal(response.statusCode, status)

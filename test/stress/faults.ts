@@ -28,23 +28,23 @@ export async function kills (scope: Scope, url: string, { rounds, crash }: { rou
 }
 
 /** Faults of a PostgreSQL server. */
-export const troubles: Record<string, (server: Postgres) => Promise<void>> = {
-  async 'is stopped' (server) {
+export const troubles = {
+  async 'is stopped' (server: Postgres) {
     await server.stop()
     await sleep(1000)
     await server.run()
   },
-  async 'is killed' (server) {
+  async 'is killed' (server: Postgres) {
     await server.stop('SIGKILL')
     await sleep(1000)
     await server.run()
   },
-  async 'is paused' (server) {
+  async 'is paused' (server: Postgres) {
     server.signal('SIGSTOP')
     await sleep(2.5 * patience)
     server.signal('SIGCONT')
   },
-  async 'cuts its connections' (server) {
+  async 'cuts its connections' (server: Postgres) {
     for (let n = 0; n < 20; n++) {
       await server.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fastify-items-users'")
       await sleep(50)

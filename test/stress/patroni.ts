@@ -1,11 +1,10 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { chmodSync, chownSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { newFolder } from '../support/folder.js'
-import { machineBinaries, user } from '../support/postgres.js'
+import { freePort, machineBinaries, user } from '../support/postgres.js'
 import { without } from '../support/programs.js'
 import { until } from '../support/until.js'
 import { startSwitch } from './history.js'
-import { lastingPort } from './rolling.js'
 import type { Scope } from './service.js'
 
 export type Node = Awaited<ReturnType<typeof startNode>>
@@ -27,7 +26,7 @@ export async function startCluster (scope: Scope) {
   const folder = newFolder(scope)
   chmodSync(folder, 0o755)
   const isFaulty = faulty.test(execFileSync('patroni', ['--version'], { encoding: 'utf8' }))
-  const [etcd, peers, port] = [await lastingPort(), await lastingPort(), await lastingPort()]
+  const [etcd, peers, port] = [await freePort(), await freePort(), await freePort()]
   run('etcd', [
     `--data-dir=${folder}/etcd`,
     ...['listen-client-urls', 'advertise-client-urls'].map(name => `--${name}=http://127.0.0.1:${etcd}`),
@@ -56,7 +55,7 @@ async function startNode (scope: Scope, parent: string, name: string, etcd: numb
   const folder = `${parent}/${name}`
   mkdirSync(folder)
   if (user.uid) chownSync(folder, user.uid, user.gid)
-  const [rest, port] = [await lastingPort(), await lastingPort()]
+  const [rest, port] = [await freePort(), await freePort()]
   const [toEtcd, toRest, toPort] = [await startSwitch(scope, etcd), await startSwitch(scope, rest), await startSwitch(scope, port)]
   const env = {
     ...process.env,

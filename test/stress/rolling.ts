@@ -1,12 +1,10 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
 import { symlinkSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { resolve } from 'node:path'
 import { newFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
-import type { Postgres } from '../support/postgres.js'
+import { freePort, type Postgres } from '../support/postgres.js'
 import { ledger, type Other } from './ledger.js'
 import { proxies, type Proxy } from './proxies.js'
 import { serve, type Scope } from './service.js'
@@ -42,8 +40,9 @@ const script = `
 export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, previous, delay = untilSignal }: Options) {
   const url = server.database()
   const env = { DATABASE_URL: url, SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
-  const ports = [await lastingPort(), await lastingPort(), await lastingPort()]
-  const instances = await Promise.all(ports.map(port => start(port, previous)))
+  const ports = [await freePort(), await freePort(), await freePort()] as const
+  const instances = [await start(ports[0], previous)] // compiles the release for the others
+  instances.push(...await Promise.all(ports.slice(1).map(port => start(port, previous))))
   const account = ledger(scope, [], { headers })
   const loads = await Promise.all(behind.map(load))
   for (let round = 0; round < rounds; round++) {
@@ -125,17 +124,6 @@ async function loseDatabase (server: Postgres, url: string) {
 
 function addressOf (port: number) {
   return `127.0.0.1:${port}`
-}
-
-/** A port outside of the range that the system assigns to connections, so that it stays free during a restart. */
-export async function lastingPort () {
-  for (;;) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000)
-    const server = createServer().listen(port, '127.0.0.1')
-    const free = await once(server, 'listening').then(() => true, () => false)
-    server.close()
-    if (free) return port
-  }
 }
 
 /** The commit of the release before this one. */

@@ -1,3 +1,4 @@
+import Fastify, { type FastifyServerOptions } from 'fastify'
 import type { Test } from 'tap'
 import { collections as definitions } from '../../plugins/collections.js'
 import { operations as allOperations, type Definition } from '../../plugins/definition.js'
@@ -13,9 +14,16 @@ ensureRedoc()
 
 /** The service with these environment variables. It is closed when the test ends, and its responses are validated against its document. */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationStream) {
-  const config = readConfig({ LOG_LEVEL: 'silent', ...env })
+  const config = readConfig({ LOG_LEVEL: 'silent', DATABASE_TIMEOUT: '60000', ...env })
   const app = buildApp(config, log && loggerOptions(config.LOG_LEVEL, log))
   if (env.DOCS !== 'false') checkAnswers(t, app, JSON.stringify({ ...env, DATABASE_URL: '' }))
+  t.teardown(() => app.close())
+  return app
+}
+
+/** An app of a host. It is closed when the test ends. */
+export function host (t: Test, options: FastifyServerOptions & { http?: object } = {}) {
+  const app = Fastify(options)
   t.teardown(() => app.close())
   return app
 }

@@ -1,8 +1,9 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { arch, platform, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -201,10 +202,17 @@ export function machineBinaries () {
   return `/usr/lib/postgresql/${versions.sort((a, b) => Number(a) - Number(b)).at(-1)}/bin`
 }
 
-export async function freePort () {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+/** Below the ports that the system gives to others, and only for this test process, so that nobody takes it before it is used. */
+let lastPort = 10_000 + 5_000 * Number(process.env.TAP_JOB_ID ?? 0) + randomInt(4_000)
+
+export async function freePort (): Promise<number> {
+  const port = ++lastPort
+  const server = createServer().listen(port, '127.0.0.1')
+  try {
+    await once(server, 'listening')
+  } catch {
+    return freePort()
+  }
   server.close()
   return port
 }

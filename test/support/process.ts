@@ -32,7 +32,8 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
   const entry = how.entry ? [how.entry] : how.folder ? [`--import=${resolve('test/support/typescript.js')}`, 'src/server.ts'] : how.built ? built : source
-  const [command, ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [how.runtime ?? process.execPath, ...imports, ...how.flags ?? [], ...entry]
+  const node = [process.execPath, '--disable-warning=DEP0205'] // Node 26 prefers hooks that Node 20 does not have
+  const [command = '', ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [...how.runtime ? [how.runtime] : node, ...imports, ...how.flags ?? [], ...entry]
   const child = spawn(command, [...args, ...how.args ?? []], {
     cwd: how.folder,
     env: { ...process.env, ...how.built && uncovered, PORT: '0', DOCS: 'false', ...env }

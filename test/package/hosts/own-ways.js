@@ -16,6 +16,7 @@ export function build ({ withPlugin = true } = {}) {
   app.addContentTypeParser('text/special', { parseAs: 'string' }, async () => ({ n: 42 }))
   app.setErrorHandler((error, _request, reply) => reply.code(418).send({ own: error.message }))
   app.setNotFoundHandler((_request, reply) => reply.code(410).send('gone'))
+  app.setSchemaErrorFormatter(() => new Error('formatted by the host'))
   app.post('/own', { schema: { body: { $ref: 'Item#' } } }, async ({ body }) => ({ ...body, stores: app.stores }))
   app.get('/fails', async () => { throw new Error('of the host') })
   if (withPlugin) app.register(itemsUsers, { prefix: '/api' })

@@ -1,0 +1,173 @@
+import { copyFileSync, renameSync, statSync } from 'node:fs'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { batch } from './batch.js'
+import { NotStorableError, StoreUnavailableError } from './errors.js'
+import { literal, type Row } from './sql-table.js'
+import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './sqlite-file.js'
+import type { EngineOptions } from './store.js'
+
+/** Time that SQLite itself waits while another connection writes, in milliseconds. It blocks the process, so it is short. */
+const busyTimeout = 10
+
+/** Maximum number of long lists that are read at once. Each has its own connection. */
+const maxReaders = 64
+
+/** Connects to a SQLite file: with one connection for writes and short reads, and one for each long list. */
+export async function connectSqlite (name: string, { timeout, onUnavailable }: EngineOptions) {
+  const path = pathOf(name)
+  const connect = await loadDriver()
+  await createFile(path)
+  const release = lockFile(path, connect)
+  const connection = connect(path, busyTimeout)
+  try {
+    await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'))
+    connection.exec('pragma synchronous = full')
+  } catch (error) {
+    connection.close()
+    release()
+    throw error
+  }
+  const inode = inodeOf(path)
+  let walInode: number | undefined
+  let lastCommit = Date.now()
+  const idleReaders: Connection[] = []
+  let readers = 0
+  let turn = Promise.resolve()
+
+  /** Executes writes in one transaction, in order. */
+  const writeBatch = batch(async function writeAll (writes: { run (): unknown, size: number }[]) {
+    return inTransaction(() => writes.map(({ run }) => attempt(run))).catch(error => { throw failure(error) })
+  }, { sizeOf: ({ size }) => size })
+
+  return {
+    connection,
+    inTransaction,
+    reading,
+    close,
+    /** Executes a write in the next transaction. The size is approximate, in bytes. */
+    write: async <R>(run: () => R, size = 0) => writeBatch({ run, size }) as Promise<R>,
+    openSnapshot: () => reading(openSnapshot),
+    usage: () => ({ lists: { used: readers - idleReaders.length, idle: idleReaders.length, waiting: 0 } })
+  }
+
+  /** Starts a read transaction on another connection. It sees the database as of now. */
+  function openSnapshot () {
+    const reader = idleReaders.at(-1) ?? newReader()
+    if (!reader.isTransaction) reader.exec('begin')
+    reader.prepare('select 1 from file.sqlite_schema').get() // the first read determines what the transaction sees
+    idleReaders.pop() // only after the transaction has started, so that a failure does not lose the connection
+    return {
+      prepare (sql: string) {
+        const statement = reading(() => reader.prepare(sql))
+        return async function select (after: number, count: number) {
+          // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
+          await (turn = turn.then(() => nextTurn()))
+          return reading(() => statement.all({ after, count }) as Row[])
+        }
+      },
+      free () {
+        if (reader.isTransaction) reader.exec('rollback') // after some errors, SQLite has done so
+        idleReaders.push(reader)
+      }
+    }
+  }
+
+  /** Opens a connection for a list. The file is attached, because libsql keeps its main file open until all statements are collected. */
+  function newReader () {
+    if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
+    checkFiles()
+    const reader = connect(':memory:', busyTimeout)
+    reader.exec(`attach ${literal(path)} as file; pragma file.cache_size = -256`)
+    readers++
+    idleReaders.push(reader)
+    return reader
+  }
+
+  /** Throws if the file or its WAL was removed or replaced: writes to the open files would succeed and be lost. */
+  function checkFiles () {
+    if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
+    if (isWalRemoved()) throw new StoreUnavailableError(new Error(`The file ${path}-wal was removed or replaced. Restart the service`))
+  }
+
+  function isWalRemoved () {
+    return walInode !== undefined && inodeOf(`${path}-wal`) !== walInode
+  }
+
+  async function inTransaction<T> (work: () => T) {
+    try {
+      checkFiles()
+      await retryWhileBusy(() => connection.exec('begin immediate'))
+      const result = await work()
+      connection.exec('commit')
+      lastCommit = Date.now()
+      walInode ??= inodeOf(`${path}-wal`)
+      return result
+    } catch (error) {
+      if (connection.isTransaction) connection.exec('rollback')
+      throw error
+    }
+  }
+
+  /** Executes one write of a transaction. If it fails for a reason of its own, only this write fails; other errors fail all. */
+  function attempt (run: () => unknown) {
+    try {
+      return run()
+    } catch (error) {
+      const kind = kindOf(error)
+      if (!connection.isTransaction || (kind && kind !== 'rejection')) throw error
+      return kind ? new NotStorableError('', 'is rejected by the database') : error
+    }
+  }
+
+  function close () {
+    for (const reader of idleReaders) {
+      reader.exec('detach file')
+      reader.close()
+    }
+    if (inodeOf(path) === inode) moveWal()
+    connection.close()
+    release()
+  }
+
+  /** Moves everything from the WAL to the file, and removes the WAL. If others have restored the file without it, their content stays. */
+  function moveWal () {
+    if (isWalRemoved() && statSync(path).ctimeMs > lastCommit) {
+      copyFileSync(path, `${path}-restored`)
+      return renameSync(`${path}-restored`, path) // SQLite does not write to a file that was moved
+    }
+    try {
+      connection.exec('pragma journal_mode = delete')
+    } catch {
+      // Others use the file.
+    }
+  }
+
+  function reading<T> (read: () => T) {
+    try {
+      return read()
+    } catch (error) {
+      throw failure(error)
+    }
+  }
+
+  /** Converts errors that may be temporary, such as a full disk. */
+  function failure (error: unknown) {
+    const kind = kindOf(error)
+    const isOutage = kind === 'busy' || kind === 'outage'
+    if (isOutage || error instanceof StoreUnavailableError) onUnavailable?.(error)
+    return isOutage ? new StoreUnavailableError(error) : error
+  }
+
+  /** Retries while another process writes. */
+  async function retryWhileBusy (action: () => void) {
+    const deadline = Date.now() + timeout
+    for (;;) {
+      try {
+        return action()
+      } catch (error) {
+        if (kindOf(error) !== 'busy' || Date.now() > deadline) throw error
+        await sleep(5)
+      }
+    }
+  }
+}
