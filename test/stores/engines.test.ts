@@ -185,7 +185,7 @@ test('on SQLite, while another process writes, reads work, and writes wait and t
 
 onPostgres('while the server hangs, is down, or has closed the connections, responses are 503 in time; then the service recovers', async (t, server) => {
   const url = server.database()
-  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '500' })
+  const app = build(t, { DATABASE_URL: url, DATABASE_TIMEOUT: '3000' })
   const requests = [
     '/api/items', '/api/items/1', '/readyz',
     { method: 'POST', url: '/api/items', payload: item(2) },
