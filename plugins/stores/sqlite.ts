@@ -96,8 +96,11 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
           select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
           from last_ids where collection = '${name}'`),
         keepLastId: connection.prepare(`update last_ids set id = ? where collection = '${name}'`),
-        selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`),
-        keepKey: connection.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`),
+        claimKey: connection.prepare(`
+          insert into idempotency_keys values ('${name}', ?, ?, ?, ?)
+          on conflict do update set digest = excluded.digest, id = excluded.id, at = excluded.at where at < ?`),
+        selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
+        releaseKey: connection.prepare(`delete from idempotency_keys where collection = '${name}' and key = ?`),
         selectFirst: connection.prepare(`select ${columns}, position ${first}`),
         selectPiece: connection.prepare(selectPiece),
         selectSize: connection.prepare(sizeSelection),
@@ -107,26 +110,32 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       }
     }
 
-    function insert (given: NewRecord<T>): HasId {
-      if (hasId(given)) {
-        statements.insert.run(...valuesOf(given))
-        return given
-      }
-      const [last] = statements.selectLastId.get() as [number]
-      const id = nextId(last, id => statements.selectFirst.get(id) !== undefined)
-      statements.keepLastId.run(id)
-      return insert({ ...given, id })
+    function insert (given: NewRecord<T>, id = idFor(given)): HasId {
+      if (!hasId(given)) statements.keepLastId.run(id)
+      const record = { ...given, id }
+      statements.insert.run(...valuesOf(record))
+      return record
     }
 
     /** Inserts a record and its key. If the key is not new and not expired, it returns the record that the key has created. */
     function insertOnce (key: string, given: NewRecord<T>) {
-      const digest = digestOf(encode(given))
-      const [use] = statements.selectUse.all(key, expiredBefore()) as [string, number][]
-      const id = previousId(use && { digest: use[0], id: use[1] }, digest)
-      if (id !== undefined) return { ...given, id }
-      const record = insert(given)
-      statements.keepKey.run(key, digest, record.id, Date.now())
-      return record
+      const [id, newDigest] = [idFor(given), digestOf(encode(given))]
+      if (statements.claimKey.run(key, newDigest, id, Date.now(), expiredBefore()).changes === 0) {
+        const [digest, usedId] = statements.selectUse.get(key) as [string, number]
+        return { ...given, id: previousId({ digest, id: usedId }, newDigest) }
+      }
+      try {
+        return insert(given, id)
+      } catch (error) {
+        statements.releaseKey.run(key)
+        throw error
+      }
+    }
+
+    function idFor (given: NewRecord<T>) {
+      if (hasId(given)) return given.id
+      const [last] = statements.selectLastId.get() as [number]
+      return nextId(last, id => statements.selectFirst.get(id) !== undefined)
     }
   }
 
