@@ -29,7 +29,7 @@ for (const { name, node, fastify } of runs) {
   console.log(`\n# ${name}: ${versions}`)
   const passed = run('npx', 'tap', '--reporter=terse').status === 0
   outcomes.push(`${passed ? 'passed' : 'failed'}: ${name} (${versions})`)
-  rmSync(folder, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 }) // a process of the tests may still be ending
 
   function run (command, ...args) {
     const stdout = command === 'node' ? 'pipe' : 'inherit'

@@ -133,7 +133,8 @@ export const mutants = [
   ...inFile('plugins/stores/sqlite.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
     ['statements.keepLastId.run(id)', ''],
-    [' and key = ? and at >= ?`', ' and key = ? and ? > 0`']
+    ['at = excluded.at where at < ?`', 'at = excluded.at where ? > 0`'],
+    ['statements.releaseKey.run(key)', '']
   ]),
   ...inFile('plugins/stores/postgres-statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
