@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { arch, platform, tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 const wanted = process.argv.slice(2)
 const runs = [
@@ -29,7 +30,8 @@ for (const { name, node, fastify } of runs) {
   console.log(`\n# ${name}: ${versions}`)
   const passed = run('npx', 'tap', '--reporter=terse').status === 0
   outcomes.push(`${passed ? 'passed' : 'failed'}: ${name} (${versions})`)
-  rmSync(folder, { recursive: true, force: true, maxRetries: 10 }) // a process of the tests may still be ending
+  await sleep(3000) // the process that stops the shared PostgreSQL writes into the folder when it ends
+  rmSync(folder, { recursive: true, force: true })
 
   function run (command, ...args) {
     const stdout = command === 'node' ? 'pipe' : 'inherit'
