@@ -57,8 +57,8 @@ export async function loadDriver (): Promise<Connect> {
       close: () => { database.close() }
     }
   }
-  /* c8 ignore stop */
 }
+/* c8 ignore stop */
 
 /** Primary result codes of SQLite: another connection writes, other errors that may be temporary, and values that cannot be stored. */
 const kinds = {
