@@ -45,16 +45,13 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   new Gauge({ name: 'items_users_build_info', help: 'Version of the service', labelNames: ['version'], registers }).set({ version }, 1)
 
   const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
-  gauge('store_records', 'Number of records, counted up to 10,001 in a database', ['collection'], async add => {
-    for (const { collection, size } of sizes) add({ collection }, await size())
-  })
+  gauge('store_records', 'Number of records, counted up to 10,001 in a database', ['collection'],
+    () => Promise.all(sizes.map(async ({ collection, size }) => ({ labels: { collection }, value: await size() }))))
 
   const pools: NonNullable<Engine['connections']>[] = []
-  gauge('store_connections', 'Number of database connections', ['purpose', 'state'], add => {
-    for (const [purpose, states] of pools.flatMap(look => Object.entries(look()))) {
-      for (const [state, count] of Object.entries(states)) add({ purpose, state }, count)
-    }
-  })
+  gauge('store_connections', 'Number of database connections', ['purpose', 'state'], async () =>
+    pools.flatMap(look => Object.entries(look())).flatMap(([purpose, states]) =>
+      Object.entries(states).map(([state, value]) => ({ labels: { purpose, state }, value }))))
 
   const metrics: Metrics = {
     observeStore (collection, store) {
@@ -69,12 +66,9 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   }
   app.decorate('metrics', metrics)
 
-  let scrape: Promise<string> | undefined
   const server = createServer(async function serve ({ url }, response) {
     if (url?.split('?', 1)[0] !== '/metrics') return response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
-    // Concurrent scrapes share one, so that none sees a part of the values.
-    scrape ??= registry.metrics().finally(() => { scrape = undefined })
-    response.setHeader('content-type', registry.contentType).end(await scrape)
+    response.setHeader('content-type', registry.contentType).end(await registry.metrics())
   })
 
   app.addHook('onReady', async function listen () {
@@ -88,17 +82,14 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
   })
 
   /** Adds a gauge that is measured by each scrape. If this fails, the gauge is left out. */
-  function gauge (name: string, help: string, labelNames: string[], measure: (add: (labels: Record<string, string>, value: number) => void) => unknown) {
+  function gauge (name: string, help: string, labelNames: string[], measure: () => Promise<{ labels: Record<string, string>, value: number }[]>) {
     const figure = new Gauge({ name, help, labelNames, registers, collect })
 
     async function collect () {
+      const measured = await measure().catch(error => app.log.warn({ err: error }, `${name} cannot be measured`))
+      // All values change at once, because there may be another scrape.
       figure.reset()
-      try {
-        await measure((labels, value) => figure.inc(labels, value))
-      } catch (error) {
-        figure.reset()
-        app.log.warn({ err: error }, `${name} cannot be measured`)
-      }
+      for (const { labels, value } of measured ?? []) figure.inc(labels, value)
     }
   }
 
