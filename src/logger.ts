@@ -1,11 +1,12 @@
 import { once } from 'node:events'
+import { trace } from '@opentelemetry/api'
 import { LogController, type FastifyReply, type FastifyRequest } from 'fastify'
 import pino, { type DestinationStream, type LogDescriptor } from 'pino'
 import type { PrettyOptions } from 'pino-pretty'
 
 /** Options for `Fastify()`: a pino logger that writes one line per request to this stream. */
-export function loggerOptions (level: string, stream: DestinationStream, mixin?: () => object) {
-  return { logger: { level, stream, mixin }, logController: new RequestLog() }
+export function loggerOptions (level: string, stream: DestinationStream) {
+  return { logger: { level, stream, mixin: traceIds }, logController: new RequestLog() }
 }
 
 export type LoggerOptions = ReturnType<typeof loggerOptions>
@@ -28,13 +29,10 @@ class RequestLog extends LogController {
   }
 }
 
-/** Returns a pino mixin that adds the ids of the active OpenTelemetry trace and span to each line. */
-export async function traceIds () {
-  const { trace } = await import('@opentelemetry/api')
-  return function mixin () {
-    const span = trace.getActiveSpan()?.spanContext()
-    return span ? { trace_id: span.traceId, span_id: span.spanId } : {}
-  }
+/** The ids of the active OpenTelemetry trace and span, for each line. */
+export function traceIds () {
+  const span = trace.getActiveSpan()?.spanContext()
+  return span ? { trace_id: span.traceId, span_id: span.spanId } : {}
 }
 
 /** Options for the log in a terminal: a request is one line of text without its other fields. */

@@ -87,7 +87,7 @@ async function start () {
 async function startLog (level: string) {
   /* c8 ignore next -- `npm run test:tools` tests it with such a Fastify */
   if (!('LogController' in await import('fastify'))) throw new StartupError('The service needs Fastify 5.10 or newer. Run: npm install fastify@5')
-  const { loggerOptions, openLog, traceIds } = await import('./logger.js')
+  const { loggerOptions, openLog } = await import('./logger.js')
   const { stream, close } = await openLog()
-  return { close, options: loggerOptions(level, stream, await traceIds()) }
+  return { close, options: loggerOptions(level, stream) }
 }
