@@ -126,7 +126,6 @@ export class MemoryStore {
     done(null, { current: window.current, ttl: window.end - now })
   }
 
-  /** Returns the count without changing it. */
   read (key: string, done: Done) {
     const { current, end } = this.#windows.get(key) ?? { current: 0, end: 0 }
     const ttl = end - Math.round(performance.now())

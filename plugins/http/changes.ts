@@ -46,7 +46,6 @@ export function changesOf (store: Store<HasId>, schema: TObject, idSource: 'clie
       return changeFirst(request, reply, (patch, id) => current => checked(merge(JSON.parse(current), patch), id))
     },
 
-    /** Deletes the first record with this id. */
     async deleteRecord (request: FastifyRequest, reply: FastifyReply) {
       if (!await store.removeFirst(idOf(request), isExpectedBy(request))) throw httpError(404)
       setHeaders(request, reply, cacheHeaders)

@@ -53,7 +53,6 @@ function compressedStream ({ method }: FastifyRequest, reply: FastifyReply, body
   return pipeline(body, coding.createStream({ ...coding.options, flush: coding.flush }), () => { streams-- })
 }
 
-/** A content coding, such as gzip. */
 interface Coding {
   name: string
   compress (body: Buffer, options: object, done: (error: Error | null, compressed: Buffer) => void): void

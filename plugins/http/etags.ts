@@ -13,7 +13,6 @@ export const ReadingHeaders = Type.Object({
   }))
 })
 
-/** The headers of a request that changes a record. */
 export const ChangeHeaders = Type.Object({
   'If-Match': Type.Optional(Type.String({
     description: 'The ETag of the record, or `*`; if the record has another one, the response is 412',

@@ -25,7 +25,6 @@ export const routeDefaults = { exposeHeadRoute: true, responseValidation: false 
 
 export const etagHeader = { ETag: Type.String({ description: 'Identifies this version of the response, for `If-None-Match`' }) }
 
-/** The response to a client that has the current version already. */
 export const notModified = Type.Null({ description: 'The client has the current version', headers: etagHeader })
 
 /** A response with a list of records, or a page of it. */
@@ -36,7 +35,6 @@ export function listOf (schema: TSchema, description: string) {
 
 const retryAfter = { 'Retry-After': Type.Integer({ description: 'Seconds until the request can be retried' }) }
 
-/** The headers of responses with a rate limit. */
 export const rateHeaders = {
   'X-RateLimit-Limit': Type.Integer({ description: 'Maximum number of requests per time window' }),
   'X-RateLimit-Remaining': Type.Integer({ description: 'Number of requests left in the time window' }),
@@ -45,7 +43,6 @@ export const rateHeaders = {
 
 const failure = (description: string, headers?: TProperties) => ref(ErrorBody, { description, ...headers && { headers } })
 
-/** The error responses by status. */
 export const failures = {
   400: ref(InvalidRequest, { description: 'The request is invalid' }),
   401: failure('The bearer token is missing or not valid', { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }),
