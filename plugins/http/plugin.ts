@@ -57,10 +57,8 @@ export function checkOptions<T extends object> (app: FastifyInstance, plugin: st
   return options
 }
 
-/** Returns whether two words differ in case, in one letter, or in the order of two neighbors. */
+/** Returns whether two words are the same except for one letter that is wrong, missing, additional or in another place. */
 function isSimilar (one: string, other: string) {
-  const start = [...one].findIndex((letter, n) => letter !== other[n])
-  if (start === -1) return other.length - one.length <= 1
-  const rests = (skipOne: number, skipOther: number) => one.slice(start + skipOne) === other.slice(start + skipOther)
-  return rests(1, 0) || rests(0, 1) || rests(1, 1) || (one[start] === other[start + 1] && one[start + 1] === other[start] && rests(2, 2))
+  const withoutOne = (word: string) => [word, ...Array.from(word, (_, n) => word.slice(0, n) + word.slice(n + 1))]
+  return withoutOne(one).some(word => withoutOne(other).includes(word))
 }
