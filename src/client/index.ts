@@ -136,12 +136,11 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     let retryAfter = 0
     try {
       const response = await fetch(url, init)
-      const isStored = response.status === 304 && stored
-      const text = isStored ? stored.text : await response.text()
-      const link = isStored ? stored.link : response.headers.get('link')
+      const known = response.status === 304 ? stored : undefined
+      const { text, link } = known ?? { text: await response.text(), link: response.headers.get('link') }
       const data = parse(text)
       const etag = response.headers.get('etag')
-      if (isStored || response.status === 204 || (response.ok && data instanceof Object)) {
+      if (known || response.status === 204 || (response.ok && data instanceof Object)) {
         if (etag && data) etags.set(data, etag)
         if (etag && method === 'GET') cache?.set(url, { etag, text, link })
         return { data, link }
