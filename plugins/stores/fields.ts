@@ -4,16 +4,8 @@ import fastJson from 'fast-json-stringify'
 /** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
 
-export interface Field {
-  name: string
-  type: FieldType
-  isOptional: boolean
-  /** The values that it can have, if they are strings or numbers. */
-  values?: (string | number)[] | undefined
-}
-
-/** The fields of a record, in the order of its schema. */
-export function fieldsOf (schema: TObject): Field[] {
+/** The fields of a record, in the order of its schema, with the values that they can have if these are strings or numbers. */
+export function fieldsOf (schema: TObject) {
   const { properties, required = [] } = schema
   const targets = targetsIn(schema)
   return Object.entries(properties).map(([name, schema]) => {

@@ -90,10 +90,8 @@ export function segmentedJson () {
 
   function locate (position: number) {
     const index = indexOf(position)
-    const segment = segments[index]
-    const place = segment ? lowerBound(segment.positions, position) : 0
-    if (segment?.positions[place] !== position) throw new RangeError(`There is no record at position ${position}`)
-    return { index, segment, place }
+    const segment = segments[index] as Segment
+    return { index, segment, place: lowerBound(segment.positions, position) }
   }
 
   /** The index of the segment that contains a position. */

@@ -8,7 +8,6 @@ import { openEngine } from '../../plugins/stores.js'
 import { loadOptional } from '../../plugins/startup.js'
 import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory.js'
-import { segmentedJson } from '../../plugins/stores/segments.js'
 import { IdempotencyKeyInUseError, StoreUnavailableError } from '../../plugins/stores/errors.js'
 import type { Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
@@ -84,10 +83,6 @@ test('a call with a key that waits for another one too long fails', async t => {
   const append = oneCallPerKey<Sample>(() => new Promise(() => {}), 5)
   append({ id: 1, name: '', price: 1 }, 'a').catch(t.error)
   await t.rejects(append({ id: 1, name: '', price: 1 }, 'a'), { code: 'ERR_IDEMPOTENCY_KEY_IN_USE' })
-})
-
-test('reading a position without a record fails', async t => {
-  t.throws(() => segmentedJson().at(5), new RangeError('There is no record at position 5'))
 })
 
 test('appending, finding and removing do not slow down as the collection grows', async t => {
