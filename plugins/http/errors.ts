@@ -86,7 +86,7 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
     const body = errorBody(error, status)
     if (!errorHandler) return reply.send(Object.assign(error, { statusCode: status }, status !== 500 && { message: body.detail, errors: body.errors }))
     // An outage is logged when it starts and when it ends, not for each request.
-    if (status >= 500 && !['ERR_STORE_UNAVAILABLE', 'ERR_UNAVAILABLE'].includes(code)) request.log.error({ req: request, err: error }, error.message)
+    if (status >= 500 && !['ERR_STORE_UNAVAILABLE', 'ERR_UNAVAILABLE'].includes(code)) request.log.error({ req: request, err: error }, error.message || body.detail)
     if (status === 503) reply.header('retry-after', 1)
     for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
     // Fastify would close the connection when a body is rejected. We read and discard the rest of the body.

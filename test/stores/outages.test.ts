@@ -107,9 +107,11 @@ test('errors of custom stores have the same responses as ours', async t => {
     const own: Store<{ id: number }> = {
       append () { throw error }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), removeFirst: () => false, size: () => 0
     }
-    const app = host(t)
+    const lines: string[] = []
+    const app = host(t, { logger: { level: 'error', stream: { write: (line: string) => lines.push(JSON.parse(line).msg) } } })
     app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
     const response = await app.inject({ method: 'POST', url: '/api/items', payload: item })
+    t.same(lines, error instanceof NoIdLeftError ? [detail] : [], 'only an error that the operator must know is logged')
     t.equal(response.statusCode, status)
     t.equal(response.json().detail, detail)
     t.equal(response.headers['retry-after'], status === 503 ? '1' : undefined)
