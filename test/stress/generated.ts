@@ -38,13 +38,15 @@ interface Options {
   /** Whether the engine can store the character NUL. */
   holdsNul: boolean
   progress? (done: number): void
+  /** Requests that are sent first. */
+  examples?: Sent[]
 }
 
 /**
  * Sends requests that follow from the document of a service, and holds every answer against the document and against
  * a model of the collections. The service must be new. A request that fails is told as a curl line, with its seed.
  */
-export async function generated (url: string, { requests, holdsNul, progress }: Options) {
+export async function generated (url: string, { requests, holdsNul, progress, examples = [] }: Options) {
   const document = await (await fetch(`${url}/openapi.json`)).json() as Document
   const oracle = await oracleOf(document, { holdsNul, listAt: async path => (await fetch(url + path)).text() })
   const check = checkFor(document)
@@ -66,7 +68,7 @@ export async function generated (url: string, { requests, holdsNul, progress }: 
     // Many of the created records are deleted again.
     if (location && sent % 2 === 0) await send({ method: 'DELETE', target: followed(location, request.target), headers: {} })
     if (sent % 500 < 2) for (const path of oracle.lists) await get(path)
-  }), { numRuns: requests, endOnFailure: true, ...seedOf() })
+  }), { numRuns: requests, endOnFailure: true, examples: examples.map(request => [request]), ...seedOf() })
   if (failed) throw new Error(`${errorInstance}\n${newest && curl(url, newest)}\nTEST_SEED=${seed}`, { cause: errorInstance })
   for (const path of oracle.lists) await get(path)
   client.socket.destroy()
