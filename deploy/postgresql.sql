@@ -3,9 +3,9 @@
 begin;
 create table collections (name text primary key, version integer not null, columns text not null);
 create table idempotency_keys ( collection text not null, key text not null, digest text not null, id bigint not null, at bigint not null, primary key (collection, key));
-create index idempotency_keys_by_age on idempotency_keys (at);
 create table last_ids (collection text primary key, id bigint not null);
 create table collection_changes (collection text primary key, changes bigint not null);
+create index idempotency_keys_by_age on idempotency_keys (at);
 create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$ begin execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name); return null; end $$;
 create table "items" (position bigint generated always as identity primary key, "id" bigint not null check ("id" between -9007199254740991 and 9007199254740991), "name" text not null, "price" double precision not null check (abs("price") < 'Infinity'));
 create index on "items" (id, position);

@@ -8,9 +8,10 @@ const conditions: Conditions = {
   number: column => `abs(${column}) < 'Infinity'` // NaN is larger
 }
 
-/** The tables that all collections share, and the trigger function that counts changes. */
+/** The tables that all collections share, an index for expired keys, and the trigger function that counts changes. */
 export const postgresTables = [
   ...sharedTables,
+  'create index idempotency_keys_by_age on idempotency_keys (at)',
   `create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
     begin
       execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name);

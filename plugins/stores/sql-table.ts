@@ -33,7 +33,6 @@ export const sharedTables = [
   `create table idempotency_keys (
     collection text not null, key text not null, digest text not null, id bigint not null, at bigint not null,
     primary key (collection, key))`,
-  'create index idempotency_keys_by_age on idempotency_keys (at)',
   'create table last_ids (collection text primary key, id bigint not null)',
   'create table collection_changes (collection text primary key, changes bigint not null)'
 ]

@@ -21,9 +21,10 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   const opened: (Table & { prepare (): void })[] = []
   const { connection, inTransaction, write, reading, openSnapshot, usage, close } = await connectSqlite(name, options)
 
+  /** The oldest keys have the lowest rowids, so an index of times is not needed. */
   const cleanup = keyCleanup(function removeExpiredKeys () {
     return write(() => Number(connection.prepare(`
-      delete from idempotency_keys where rowid in (select rowid from idempotency_keys where at < ? limit 1000)`).run(expiredBefore()).changes))
+      delete from idempotency_keys where at < ? and rowid in (select rowid from idempotency_keys order by rowid limit 1000)`).run(expiredBefore()).changes))
   })
 
   return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
