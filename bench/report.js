@@ -45,7 +45,7 @@ ${growth.map(({ size, one, bytes, ms, rss }) =>
 | measurement | result |
 |---|---|
 | 99th percentile of GET one while four lists are being read | ${million.p99.toFixed(1)} ms |
-| memory for ten clients that do not read a list | ${(million.held / 1e6).toFixed(1)} MB (a list is 40 MB) |
+| memory for ten clients that do not read a list | ${Math.round(million.held / 1e6)} MB (a list is 40 MB) |
 | deleting and creating a user, compared with a list | ${million.change.toFixed(1)} ms, list ${million.list.toFixed(0)} ms |
 | memory, compared with objects in an array and a \`Map\` | ${million.memory.toFixed(2)} |
 
