@@ -44,22 +44,25 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
   await primary.query("alter system set synchronous_standby_names = '*'")
   await primary.query('select pg_reload_conf()')
   const proxy = await startSwitch(scope, primary.port)
-  const env = { DATABASE_URL: proxy.url, DATABASE_TIMEOUT: '1000', COLLECTIONS_FILE: collectionsFile(scope) }
-  const instances = await Promise.all([1, 2, 3].map(() => serve(scope, env)))
+  const file = collectionsFile(scope)
+  const instance = (n: number) => serve(scope, { DATABASE_URL: `${proxy.url}?application_name=instance-${n}`, DATABASE_TIMEOUT: '1000', COLLECTIONS_FILE: file })
+  const instances = await Promise.all([1, 2, 3].map(instance))
 
   // Transactions take different times, so that they would not commit in the order in which they have inserted.
   await primary.query(`
     create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * 0.02); return null; end';
     create trigger wait after insert or update on users for each statement execute function wait()`)
-  const { more, check } = await useInstances(scope, instances, { clients, pause: 40 })
+  const { more, endDropped, check } = await useInstances(scope, instances, { clients, pause: 40 })
 
-  for (let kill = 0; kill < kills; kill++) {
+  for (let kill = 1; kill <= kills; kill++) {
     await more(operations)
-    const n = kill % instances.length
-    scope.comment(`kill ${kill + 1} of ${kills}`)
-    instances[n]?.process.kill('SIGKILL')
-    await instances[n]?.exit
-    instances[n] = await serve(scope, env)
+    scope.comment(`kill ${kill} of ${kills}`)
+    const oldest = instances.shift() as Service
+    oldest.process.kill('SIGKILL')
+    await oldest.exit
+    await until(async () => (await primary.query(`select from pg_stat_activity where application_name = 'instance-${kill}'`)).length === 0)
+    endDropped()
+    instances.push(await instance(kill + 3))
   }
   await more(operations)
   scope.comment('failover')
@@ -90,17 +93,26 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
   const unknown: Record<string, number> = {}
   /** Names that updates have set. */
   const updated = new Set<string>()
+  /** Operations whose connection was closed before their response. */
+  const dropped = new Set<Operation>()
   let clock = 0
   let names = 0
   const stopping = new AbortController()
   scope.teardown(() => stopping.abort())
   const running = Array.from({ length: clients }, client)
-  return { more, check }
+  return { more, endDropped, check }
 
   /** Waits for so many operations. */
   async function more (operations: number) {
     const enough = done.length + operations
     await until(() => done.length >= enough)
+  }
+
+  /** The operations whose connection was closed have taken effect by now, or never will. */
+  function endDropped () {
+    clock++
+    for (const operation of dropped) Object.assign(operation, { answered: clock, isOver: true })
+    dropped.clear()
   }
 
   /** Stops the clients and checks what they have seen. */
@@ -140,7 +152,7 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
     done.push(operation)
     // A request with a key is sent again, also to other instances, until it is answered.
     for (let attempt = 0; attempt < (key ? 20 : 1); attempt++) {
-      const status = await post(n + attempt, { id, name }, key)
+      const status = await post(n + attempt, { id, name }, key, operation)
       if (status === 201) return answer(operation)
       await sleep(20)
     }
@@ -149,7 +161,7 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
   async function removeFirst (n: number, id: number) {
     const operation: Operation = { kind: 'removeFirst', id, sent: ++clock, answered: Infinity }
     done.push(operation)
-    const status = await send(n, `/${id}`, { method: 'DELETE' }).then(response => response?.status)
+    const status = await send(n, `/${id}`, { method: 'DELETE' }, operation).then(response => response?.status)
     if (status === 204 || status === 404) answer(operation, status === 204)
   }
 
@@ -158,7 +170,7 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
     updated.add(name)
     const operation: Operation = { kind: 'update', id, name, sent: ++clock, answered: Infinity }
     done.push(operation)
-    const response = await send(n, `/${id}`, { method: names % 2 ? 'PATCH' : 'PUT', body: JSON.stringify({ name }) })
+    const response = await send(n, `/${id}`, { method: names % 2 ? 'PATCH' : 'PUT', body: JSON.stringify({ name }) }, operation)
     if (response?.status === 200 || response?.status === 404) answer(operation, response.status === 200)
   }
 
@@ -192,16 +204,17 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
     equal(new Set(seen).size, seen.length, 'no record is on two pages')
   }
 
-  async function post (n: number, user: User, key?: string) {
+  async function post (n: number, user: User, key?: string, operation?: Operation) {
     const response = await send(n, '', {
       method: 'POST', body: JSON.stringify(user), headers: key ? { 'idempotency-key': key } : {}
-    })
+    }, key ? undefined : operation) // with a key, it is sent again
     return response?.status
   }
 
-  async function send (n: number, path: string, init?: RequestInit) {
+  async function send (n: number, path: string, init?: RequestInit, operation?: Operation) {
     const response = await fetch(`${urlOf(n)}/api/users${path}`, init).catch(() => undefined)
     const outcome = response?.status ?? 'dropped'
+    if (outcome === 'dropped' && operation) dropped.add(operation)
     if (outcome === 503 || outcome === 'dropped') {
       unknown[outcome] = (unknown[outcome] ?? 0) + 1
       await until(() => stopping.signal.aborted || isReady(urlOf(n))) // so that few operations have an unknown outcome
