@@ -2,7 +2,7 @@ import { connect as connectSocket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { loadOptional, StartupError } from '../startup.js'
-import { StoreUnavailableError } from './errors.js'
+import { NotStorableError, StoreUnavailableError } from './errors.js'
 import { stalledListTimeouts } from './sql-lists.js'
 import type { Row } from './sql-table.js'
 import type { EngineOptions } from './store.js'
@@ -71,7 +71,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
   /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
   function write (config: pg.QueryConfig, onStart?: (client: BackendClient) => void) {
-    return run(config, () => {}, onStart).catch(fail)
+    return run(config, () => {}, onStart).catch(error => fail(isRefusal(error) ? new NotStorableError('', 'is rejected by the database') : error))
   }
 
   /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
@@ -150,7 +150,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
   /** Converts errors that may be temporary. Rejected data, invalid statements and internal errors of the server are not. */
   function fail (error: unknown): never {
-    if (isRefusal(error) || /^(23|42|XX)/.test(codeOf(error))) throw error
+    if (error instanceof NotStorableError || /^(2[23]|4[24]|54|P0|XX)/.test(codeOf(error))) throw error
     onUnavailable?.(error)
     throw new StoreUnavailableError(error)
   }
@@ -211,7 +211,7 @@ function isUnreachable (error: unknown) {
  * Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. A column
  * without a value (23502) is not ours, because our values were validated.
  */
-export function isRefusal (error: unknown) {
+function isRefusal (error: unknown) {
   return /^(22|23(?!502)|44|54|P0)/.test(codeOf(error))
 }
 

@@ -4,7 +4,7 @@ import { StartupError } from '../startup.js'
 import { batch } from './batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError } from './errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
-import { codeOf, connectPostgres, isRefusal } from './postgres-connections.js'
+import { codeOf, connectPostgres } from './postgres-connections.js'
 import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
 import { pageReader } from './sql-lists.js'
 import { migrate, type Row, type Table } from './sql-table.js'
@@ -49,13 +49,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return (await firstRows(ids)).map(row => row && table.encodeRow(row))
     }, { concurrency: 2 })
 
-    const deleteFirst = batch(async function deleteAll (ids: number[]) {
-      const deleted = (await write({ text: table.deletion(ids) })).rows.flat()
-      return ids.map(id => {
+    const deleteFirst = batch<number, boolean>(ids => inParts(ids, async function deleteAll (part) {
+      const deleted = (await write({ text: table.deletion(part) })).rows.flat()
+      return part.map(id => {
         const n = deleted.indexOf(id)
         return n >= 0 && deleted.splice(n, 1).length === 1
       })
-    })
+    }))
 
     const replaceFirst = batch(async function replaceAll (calls: Replacement<T>[]) {
       const outcomes = new Map<Replacement<T>, string | undefined | Error>()
@@ -205,14 +205,14 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   }
 }
 
-/** Works on all entries at once. If the database rejects the data of one of them, it splits them to find out which. */
+/** Works on all entries at once. If the database rejects one of them, it splits them to find out which. */
 async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>): Promise<(R | NotStorableError)[]> {
   if (entries.length === 0) return []
   try {
     return await work(entries)
   } catch (error) {
-    if (!isRefusal(error)) throw error
-    if (entries.length === 1) return [new NotStorableError('', 'is rejected by the database')]
+    if (!(error instanceof NotStorableError)) throw error
+    if (entries.length === 1) return [error]
     const half = Math.ceil(entries.length / 2)
     return [...await inParts(entries.slice(0, half), work), ...await inParts(entries.slice(half), work)]
   }

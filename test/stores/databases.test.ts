@@ -32,6 +32,18 @@ onDatabases('simultaneous writes share transactions, and a rejected record fails
   t.same((await app.inject('/api/items')).json().slice(201), mixed.filter(({ price }) => price > 0))
 })
 
+onDatabases('a deletion that another program prevents fails alone', async (t, { url, sql }) => {
+  const app = build(t, { DATABASE_URL: url })
+  for (let id = 2; id <= 20; id++) await app.inject({ method: 'POST', url: '/api/users', payload: { id, name: 'Ada' } })
+  await sql(url.startsWith('sqlite')
+    ? "create trigger keep before delete on users when old.id = 7 begin select raise(abort, 'is used'); end"
+    : 'create table cars (owner bigint references users); insert into cars select position from users where id = 7')
+  const remove = async (id: number, headers = {}) => (await app.inject({ method: 'DELETE', url: `/api/users/${id}`, headers })).statusCode
+  t.same(await Promise.all([5, 6, 7, 8, 9].map(id => remove(id))), [204, 204, 400, 204, 204])
+  t.equal(await remove(7, { 'if-match': '*' }), 400)
+  t.same((await app.inject('/api/users')).json().map(({ id }: { id: number }) => id).slice(3, 6), [4, 7, 10])
+})
+
 onDatabases('after kills, all requests are retried with their keys and each record exists once', async (t, { url, crash }) => {
   const asked = new Map<number, string>()
   let next = 2
