@@ -53,6 +53,16 @@ const Everything = Type.Object({
   place: Type.Object({ city: Type.String(), at: Type.Optional(Type.Array(Type.Number())) })
 })
 
+test('a condition and the names of properties have one problem for each place', async t => {
+  const Part = Type.Object({ id: Type.Integer(), weight: Type.Number(), labels: Type.Object({}, { propertyNames: { maxLength: 3 } }) }, {
+    if: { properties: { weight: { minimum: 100 } } }, then: { properties: { id: { maximum: 9 } } }
+  })
+  const { send } = await serve(t, undefined, defineCollection({ name: 'parts', schema: Part, idSource: 'client' }))
+  t.same((await send('POST', '/parts', { id: 10, weight: 100, labels: { long: 1 } })).body,
+    invalidBody('body', ['/id', 'must be at most 9'], ['/labels/long', 'is a name that must not have more than 3 characters']))
+  t.equal((await send('POST', '/parts', { id: 10, weight: 99, labels: {} })).status, 201)
+})
+
 onEveryEngine((t, address, engine) => {
   t.test('a collection of a host has all six operations', async t => {
     const { send } = await serve(t, address(), orders)

@@ -70,10 +70,7 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
       // The validator rejects all other texts. An integer beyond the largest number is still an integer.
       if (typeof text === 'string' && /^-?\d+$/.test(text)) data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
     }
-    // The other parameters stay in the request, because a hook of the host may need them.
-    const picked: Record<string, unknown> = {}
-    for (const name of names) picked[name] = data[name]
-    return check(picked)
+    return check(data)
   }
 }
 

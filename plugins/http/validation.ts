@@ -111,7 +111,11 @@ const maxErrors = 300
 
 /** The problems of a value, one for each place that is wrong, with a JSON Pointer to it. */
 export function problemsOf (errors: ErrorObject[] | null | undefined) {
-  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({ path: placeOf(error), message: explain(error), get field () { return fieldOf(error) } }))
+  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({
+    path: placeOf(error),
+    message: error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`,
+    get field () { return fieldOf(error) }
+  }))
 }
 
 /** Returns whether an error is a problem of its own: not one of a wrong type, which has an error, and not one of an alternative of a union. */
@@ -127,9 +131,9 @@ function fieldOf ({ schemaPath, params }: ErrorObject) {
   return [...Array.from(schemaPath.matchAll(/\/properties\/([^/]+)/g), ([, name]) => name), params.missingProperty].filter(Boolean).join('/')
 }
 
-/** Ajv reports a missing or unknown property at its parent. */
-function placeOf ({ keyword, instancePath, params }: ErrorObject) {
-  const property = { required: params.missingProperty, additionalProperties: params.additionalProperty, unevaluatedProperties: params.unevaluatedProperty }[keyword]
+/** Ajv reports a missing or unknown property, and the name of a property, at its parent. */
+function placeOf ({ keyword, instancePath, params, propertyName }: ErrorObject) {
+  const property = propertyName ?? { required: params.missingProperty, additionalProperties: params.additionalProperty, unevaluatedProperties: params.unevaluatedProperty }[keyword]
   return property === undefined ? instancePath : instancePath + pointer(property)
 }
 

@@ -39,7 +39,8 @@ test('an error keeps its status and its headers, and a status that is not an err
     const app = host(t)
     await app.register(errors)
     app.get('/', async () => { throw Object.assign(new Error('odd'), { statusCode }) })
-    t.equal((await app.inject('/')).statusCode, 500, String(statusCode))
+    const { statusCode: status, body } = await app.inject('/')
+    t.same({ status, body }, { status: 500, body: '{"detail":"Internal server error"}' }, String(statusCode))
   }
 })
 
