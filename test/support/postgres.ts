@@ -156,7 +156,8 @@ export async function startPgBouncer (t: Pick<Test, 'teardown'>, server: Pick<Po
   return { url }
 }
 
-async function query (sql: string, url: string): Promise<Record<string, unknown>[]> {
+/** Runs SQL on a new connection. */
+export async function query (sql: string, url: string): Promise<Record<string, unknown>[]> {
   const client = new pg.Client(url)
   await client.connect()
   try {

@@ -1,5 +1,5 @@
-import pg from 'pg'
 import { loadDriver, type Connection } from '../../plugins/stores/sqlite-file.js'
+import { query as queryPostgres } from './postgres.js'
 
 /** Opens a SQLite file with the driver of the service: two copies of SQLite in one process do not see the locks of each other. */
 export const openSqlite = await loadDriver()
@@ -13,19 +13,11 @@ export function query (connection: Connection, sql: string) {
 
 /** Runs SQL on another connection. */
 export async function runSql (url: string, sql: string): Promise<Record<string, unknown>[]> {
-  if (url.startsWith('sqlite:')) {
-    const database = openSqlite(url.slice('sqlite:'.length), 5000)
-    try {
-      return query(database, sql)
-    } finally {
-      database.close()
-    }
-  }
-  const client = new pg.Client(url)
-  await client.connect()
+  if (!url.startsWith('sqlite:')) return queryPostgres(sql, url)
+  const database = openSqlite(url.slice('sqlite:'.length), 5000)
   try {
-    return (await client.query(sql)).rows
+    return query(database, sql)
   } finally {
-    await client.end()
+    database.close()
   }
 }
