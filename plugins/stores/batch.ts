@@ -66,3 +66,16 @@ export function batch<In, Out> (
     return last < 0 ? waiting.length : last
   }
 }
+
+/** Works on all entries at once. If this fails, and not because of an outage, it splits them, so that only those at fault fail. */
+export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>): Promise<(R | Error)[]> {
+  if (entries.length === 0) return []
+  try {
+    return await work(entries)
+  } catch (error) {
+    if (error instanceof StoreUnavailableError) throw error
+    if (entries.length === 1) return [error as Error]
+    const half = Math.ceil(entries.length / 2)
+    return [...await inParts(entries.slice(0, half), work), ...await inParts(entries.slice(half), work)]
+  }
+}

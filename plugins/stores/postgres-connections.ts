@@ -53,7 +53,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
       await client.connect()
       // A connection pooler may accept the login and then wait for a server, so the first statement has a limit. Upgrades have none.
       const limit = { query_timeout: timeout } // an option that the types of pg do not have
-      await client.query({ text: `begin; set local lock_timeout = ${timeout}`, ...limit })
+      await client.query({ text: `begin isolation level read committed; set local lock_timeout = ${timeout}`, ...limit })
       await client.query(`select ${lock('migrations', timeout)}`) // instances that start at the same time wait for each other
       await rejectReadOnly(client)
       await prepare(client)
@@ -71,7 +71,12 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
   /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
   function write (config: pg.QueryConfig, onStart?: (client: BackendClient) => void) {
-    return run(config, () => {}, onStart).catch(error => fail(isRefusal(error) ? new NotStorableError('', 'is rejected by the database') : error))
+    return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? new NotStorableError('', 'is rejected by the database') : error))
+  }
+
+  /** Ends a statement that still waits for a lock. Closing its connection would not end it. */
+  function cancelIfWaiting ({ processID }: BackendClient) {
+    pools.queries.query("select pg_cancel_backend(pid) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", [processID]).catch(() => {})
   }
 
   /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
@@ -148,9 +153,9 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }
 
-  /** Converts errors that may be temporary. Rejected data, invalid statements and internal errors of the server are not. */
+  /** Converts errors that may be temporary: of the connection, and those for which the server has such a code. */
   function fail (error: unknown): never {
-    if (error instanceof NotStorableError || /^(2[23]|4[24]|54|P0|XX)/.test(codeOf(error))) throw error
+    if (error instanceof NotStorableError || !/^(|(08|25|26|28|3D|40|53|55|57|58)...)$/.test(codeOf(error))) throw error
     onUnavailable?.(error)
     throw new StoreUnavailableError(error)
   }
@@ -208,11 +213,11 @@ function isUnreachable (error: unknown) {
 }
 
 /**
- * Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger. A column
- * without a value (23502) is not ours, because our values were validated.
+ * Returns whether the database rejects the data: because of its value, size, a constraint, a view or a trigger, which may have
+ * a code of its own. A column without a value (23502) is not ours, because our values were validated.
  */
 function isRefusal (error: unknown) {
-  return /^(22|23(?!502)|44|54|P0)/.test(codeOf(error))
+  return /^(22|23(?!502)|44|54|[6-9I-WYZ])/.test(codeOf(error))
 }
 
 /** The code of an error that the server has sent. (Its class is not known here, because pg is loaded later.) */

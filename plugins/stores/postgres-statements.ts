@@ -145,6 +145,8 @@ export function probe (tables: Table[], timeout: number) {
     select ${lock('probe', timeout)}, set_config('work_mem', '64kB', true);
     update last_ids set id = id;
     select count(*) from generate_series(1, 10000);
+    select changes from collection_changes limit 0;
+    lock table ${names} in row exclusive mode;
     ${tables.map(({ name, columns }) => `select ${Object.keys(columns).map(quoted)} from ${quoted(name)} limit 0;`).join('')}
     select name from unnest(array[${names.map(name => `'${name}'`)}]) as name where not (${privileges.join(' and ')} and has_table_privilege(name, 'delete'))`
 }

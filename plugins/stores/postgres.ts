@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type pg from 'pg'
 import { StartupError } from '../startup.js'
-import { batch } from './batch.js'
+import { batch, inParts } from './batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError } from './errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
 import { codeOf, connectPostgres } from './postgres-connections.js'
@@ -46,7 +46,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }, { concurrency: 2 })
 
     const selectFirst = batch(async function selectAll (ids: number[]) {
-      return (await firstRows(ids)).map(row => row && table.encodeRow(row))
+      return (await firstRows(ids)).map(row => {
+        try {
+          return row && table.encodeRow(row)
+        } catch (error) {
+          return error as Error // another program has stored what is not JSON
+        }
+      })
     }, { concurrency: 2 })
 
     const deleteFirst = batch<number, boolean>(ids => inParts(ids, async function deleteAll (part) {
@@ -59,6 +65,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
     const replaceFirst = batch(async function replaceAll (calls: Replacement<T>[]) {
       const outcomes = new Map<Replacement<T>, string | undefined | Error>()
+      const tried = new Map<Replacement<T>, Row>()
       // A call is left over if another one has changed its record meanwhile, in this batch or on another instance.
       for (let left = calls; left.length > 0; left = calls.filter(call => !outcomes.has(call))) {
         const firsts = left.filter(({ id }, n) => left.findIndex(call => call.id === id) === n)
@@ -66,6 +73,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const changed = firsts.flatMap((call, n) => {
           const row = rows[n]
           try {
+            if (row && isSame(row, tried.get(call))) throw new NotStorableError('', 'is rejected by the database')
             if (row) return { call, row, record: table.checkText(call.change(table.encodeRow(row))) }
             outcomes.set(call, undefined)
           } catch (error) {
@@ -79,7 +87,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
           const replaced = new Set(rows.flat())
           return part.map(({ row, record }) => replaced.has(row.at(-2)) ? table.encode(record) : undefined)
         })
-        for (const [n, { call }] of changed.entries()) if (replaced[n] !== undefined) outcomes.set(call, replaced[n])
+        for (const [n, { call, row }] of changed.entries()) {
+          if (replaced[n] !== undefined) outcomes.set(call, replaced[n])
+          tried.set(call, row)
+        }
       }
       return calls.map(call => outcomes.get(call))
     })
@@ -122,12 +133,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }
 
     /** Removes the first record with this id if it is the expected one. If another call changes it meanwhile, it looks again. */
-    async function removeExpected (id: number, isExpected: (record: string) => boolean): Promise<boolean> {
+    async function removeExpected (id: number, isExpected: (record: string) => boolean, tried?: Row): Promise<boolean> {
       const [row] = await firstRows([id])
       if (row === undefined) return false
+      if (isSame(row, tried)) throw new NotStorableError('', 'is rejected by the database')
       if (!isExpected(table.encodeRow(row))) throw new RecordChangedError()
       const { rowCount } = await write({ ...table.deleteExpected, values: [...row.slice(-2), id] })
-      return rowCount === 1 || removeExpected(id, isExpected)
+      return rowCount === 1 || removeExpected(id, isExpected, row)
     }
 
     async function page (limit: number, after?: number) {
@@ -205,15 +217,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   }
 }
 
-/** Works on all entries at once. If the database rejects one of them, it splits them to find out which. */
-async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>): Promise<(R | NotStorableError)[]> {
-  if (entries.length === 0) return []
-  try {
-    return await work(entries)
-  } catch (error) {
-    if (!(error instanceof NotStorableError)) throw error
-    if (entries.length === 1) return [error]
-    const half = Math.ceil(entries.length / 2)
-    return [...await inParts(entries.slice(0, half), work), ...await inParts(entries.slice(half), work)]
-  }
+/** Returns whether a row has not changed since it was tried to change it, so the database does not allow it. */
+function isSame (row: Row, tried?: Row) {
+  return tried !== undefined && String(row.slice(-2)) === String(tried.slice(-2)) // position and row version
 }

@@ -1,6 +1,6 @@
 import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
-import { batch } from './batch.js'
+import { batch, inParts } from './batch.js'
 import { NotStorableError, StoreUnavailableError } from './errors.js'
 import { literal, type Row } from './sql-table.js'
 import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './sqlite-file.js'
@@ -14,9 +14,8 @@ const maxReaders = 64
 
 /** Connects to a SQLite file: with one connection for writes and short reads, and one for each long list. */
 export async function connectSqlite (name: string, { timeout, onUnavailable }: EngineOptions) {
-  const path = pathOf(name)
   const connect = await loadDriver()
-  await createFile(path)
+  const path = await createFile(pathOf(name))
   const release = lockFile(path, connect)
   const connection = connect(path, busyTimeout)
   try {
@@ -28,16 +27,18 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     throw error
   }
   const inode = inodeOf(path)
-  let walInode: number | undefined
+  let wal: string | undefined
   let lastCommit = Date.now()
   const idleReaders: Connection[] = []
   let readers = 0
   let turn = Promise.resolve()
 
   /** Executes writes in one transaction, in order. */
-  const writeBatch = batch(async function writeAll (writes: { run (): unknown, size: number }[]) {
-    return inTransaction(() => writes.map(({ run }) => attempt(run))).catch(error => { throw failure(error) })
-  }, { sizeOf: ({ size }) => size })
+  const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
+    return inTransaction(() => part.map(({ run }) => attempt(run))).catch(error => {
+      throw kindOf(error) === 'rejection' ? new NotStorableError('', 'is rejected by the database') : failure(error)
+    })
+  }), { sizeOf: ({ size }) => size })
 
   return {
     connection,
@@ -86,11 +87,16 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
   /** Throws if the file or its WAL was removed or replaced: writes to the open files would succeed and be lost. */
   function checkFiles () {
     if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
-    if (isWalRemoved()) throw new StoreUnavailableError(new Error(`The file ${path}-wal was removed or replaced. Restart the service`))
+    if (isWalRemoved()) throw new StoreUnavailableError(new Error(`The file ${path}-wal or ${path}-shm was removed or replaced. Restart the service`))
   }
 
   function isWalRemoved () {
-    return walInode !== undefined && inodeOf(`${path}-wal`) !== walInode
+    return wal !== undefined && inodesOfWal() !== wal
+  }
+
+  /** Identifies the WAL and its index. */
+  function inodesOfWal () {
+    return `${inodeOf(`${path}-wal`)} ${inodeOf(`${path}-shm`)}`
   }
 
   async function inTransaction<T> (work: () => T) {
@@ -100,7 +106,7 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
       const result = await work()
       connection.exec('commit')
       lastCommit = Date.now()
-      walInode ??= inodeOf(`${path}-wal`)
+      wal ??= inodesOfWal()
       return result
     } catch (error) {
       if (connection.isTransaction) connection.exec('rollback')
@@ -108,14 +114,13 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     }
   }
 
-  /** Executes one write of a transaction. If it fails for a reason of its own, only this write fails; other errors fail all. */
+  /** Executes one write of a transaction. An error of ours changes nothing, so it fails only this write; one of SQLite fails the transaction. */
   function attempt (run: () => unknown) {
     try {
       return run()
     } catch (error) {
-      const kind = kindOf(error)
-      if (!connection.isTransaction || (kind && kind !== 'rejection')) throw error
-      return kind ? new NotStorableError('', 'is rejected by the database') : error
+      if (kindOf(error)) throw error
+      return error
     }
   }
 

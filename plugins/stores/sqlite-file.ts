@@ -1,5 +1,5 @@
 import { existsSync, rmSync, statSync } from 'node:fs'
-import { mkdir, open } from 'node:fs/promises'
+import { mkdir, open, realpath } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { loadOptional, StartupError } from '../startup.js'
 
@@ -85,10 +85,14 @@ export function pathOf (name: string) {
   return resolve(name) // libsql would interpret some relative names as something other than a file
 }
 
-/** Creates the file if it is missing. This fails with a clearer message than SQLite does. */
+/**
+ * Creates the file if it is missing. This fails with a clearer message than SQLite does. Returns its path without symbolic
+ * links, because SQLite places its other files beside the real one.
+ */
 export async function createFile (path: string) {
   await makeFolder(dirname(path))
   await (await open(path, 'a')).close()
+  return realpath(path)
 }
 
 /** Creates a folder and its parents. (Node's recursive mkdir does not return in /proc.) */

@@ -1,7 +1,7 @@
 import { RecordChangedError } from './errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from './idempotency.js'
 import { pageReader } from './sql-lists.js'
-import { changesStart, migrate, sharedTables, tableOf, type Conditions, type Row, type Table } from './sql-table.js'
+import { changesStart, migrate, quoted, sharedTables, tableOf, type Conditions, type Row, type Table } from './sql-table.js'
 import { connectSqlite } from './sqlite-connections.js'
 import { hasId, maxCountedId, nextId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
 
@@ -101,7 +101,6 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
           insert into idempotency_keys values ('${name}', ?, ?, ?, ?)
           on conflict do update set digest = excluded.digest, id = excluded.id, at = excluded.at where at < ?`),
         selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
-        releaseKey: connection.prepare(`delete from idempotency_keys where collection = '${name}' and key = ?`),
         selectFirst: connection.prepare(`select ${columns}, position ${first}`),
         selectPiece: connection.prepare(selectPiece),
         selectSize: connection.prepare(sizeSelection),
@@ -125,12 +124,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
         const [digest, usedId] = statements.selectUse.get(key) as [string, number]
         return { ...given, id: previousId({ digest, id: usedId }, newDigest) }
       }
-      try {
-        return insert(given, id)
-      } catch (error) {
-        statements.releaseKey.run(key)
-        throw error
-      }
+      return insert(given, id)
     }
 
     function idFor (given: NewRecord<T>) {
@@ -153,7 +147,8 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   /** Finds all tables, and writes as many pages as a record of average size. SQLite does not write what has not changed, so it is random. */
   function check () {
     return write(() => connection.exec(`
-      ${opened.map(({ name }) => `select 1 from "${name}" limit 0;`).join(' ')}
+      select 1 from last_ids, collection_changes limit 0;
+      ${opened.map(({ name, columns }) => `select ${Object.keys(columns).map(quoted)} from ${quoted(name)} limit 0;`).join(' ')}
       insert into idempotency_keys values ('', '', hex(randomblob(32768)), 0, ${Number.MAX_SAFE_INTEGER})
       on conflict do update set digest = excluded.digest`))
   }

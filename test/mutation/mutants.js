@@ -127,35 +127,40 @@ export const mutants = [
   ...inFile('plugins/stores/sqlite-connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],
     ["if (connection.isTransaction) connection.exec('rollback')", ''],
-    ["reader.prepare('select 1 from file.sqlite_schema').get()", '']
+    ["reader.prepare('select 1 from file.sqlite_schema').get()", ''],
+    ['if (kindOf(error)) throw error', ''],
+    [' ${inodeOf(`${path}-shm`)}', '']
   ]),
   ...inFile('plugins/stores/sqlite.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
     ['statements.keepLastId.run(id)', ''],
-    ['at = excluded.at where at < ?`', 'at = excluded.at where ? > 0`'],
-    ['statements.releaseKey.run(key)', '']
+    ['at = excluded.at where at < ?`', 'at = excluded.at where ? > 0`']
   ]),
   ...inFile('plugins/stores/postgres-statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['_lock as materialized (select ${lock(name, timeout)})', '_lock as materialized (select 1)'],
     ['return `select ${lock(name, timeout)};', 'return `select 1;'],
     ['and t.xmin::text = given._version', ''],
-    ['(select max("id") from _numbered where ${isInserted})', '(select max("id") from _numbered)']
+    ['(select max("id") from _numbered where ${isInserted})', '(select max("id") from _numbered)'],
+    ['lock table ${names} in row exclusive mode;', '']
   ]),
   ...inFile('plugins/stores/postgres-connections.ts', databases, [
-    ['/^(22|23(?!502)|44|54|P0)/', '/^(22|44|54|P0)/']
+    ['/^(22|23(?!502)|44|54|[6-9I-WYZ])/', '/^(22|44|54|[6-9I-WYZ])/']
   ]),
   ...inFile('plugins/stores/postgres-connections.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }, [
     ['isolation level repeatable read', 'isolation level read committed'],
     ['if (isOutOfDate && current.has(client)) current = new WeakSet()', ''],
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
-    ['(await other.connect()).release(true)', '(await other.connect()).release()']
+    ['(await other.connect()).release(true)', '(await other.connect()).release()'],
+    ['run(config, cancelIfWaiting, onStart)', 'run(config, () => {}, onStart)'],
+    ['|(08|25|26|28|3D|40|53|55|57|58)...', '|(?!22|23|42|44|54|P0|XX).....']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
     ['if (outcome instanceof Error) reject(outcome)\n        else resolve', 'resolve'],
     ['idle++\n', '\n'],
-    ['group.concat(waiting.splice(0))', 'group']
+    ['group.concat(waiting.splice(0))', 'group'],
+    ['if (entries.length === 1) return', 'return']
   ]),
 
   // Idempotency

@@ -129,7 +129,8 @@ onDatabases('expired keys are removed without another request with a key', async
 
 onPostgres('four instances that start at the same time create the tables once, and what one acknowledges, the others return at once', async (t, server) => {
   const url = server.database()
-  const servers = Array.from({ length: 4 }, () => start(t, { DATABASE_URL: url }, { built: true }))
+  const servers = Array.from({ length: 4 }, (_, n) =>
+    start(t, { DATABASE_URL: n % 2 ? url : `${url}%20-cdefault_transaction_isolation%3Dserializable` }, { built: true }))
   const urls = await Promise.all(servers.map(server => server.url))
   t.same(await fetch(`${urls[0]}/api/users`).then(response => response.json()), [{ id: 1, name: 'Ada' }])
   t.same(await server.query("select name, version from collections where name in ('items', 'users') order by name", url), [{ name: 'items', version: 1 }, { name: 'users', version: 1 }])
@@ -206,6 +207,10 @@ onDatabases('an existing table of another application is left unchanged', async 
 onDatabases('a missing table is answered with 500, and the service is not ready', async (t, { url, sql }) => {
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
+  await sql('alter table collection_changes rename to renamed')
+  t.equal((await app.inject('/readyz')).statusCode, 503)
+  await sql('alter table renamed rename to collection_changes')
+  t.equal((await app.inject('/readyz')).statusCode, 200)
   await sql('drop table items')
   for (const request of ['/api/items', '/api/items/1', { method: 'POST', url: '/api/items', payload: item(1) } as const]) {
     const response = await app.inject(request)
@@ -222,6 +227,16 @@ onDatabases('a column that another program has added without a default value is 
   await sql('drop table users')
   await sql(`create table users (position ${position}, id bigint not null, name text not null, team text not null)`)
   t.equal((await app.inject({ method: 'POST', url: '/api/users', payload: { id: 7, name: 'Ada' } })).statusCode, 500)
+})
+
+onDatabases('a record that another program has made unreadable does not affect others', async (t, { url, sql }) => {
+  const engine = await openEngine(url, databaseDefaults)
+  t.teardown(engine.close)
+  const schema = Type.Object({ ...things.schema.properties, tags: Type.Array(Type.String()) })
+  const store = await opened(engine, { ...things, schema, seed: [1, 2, 3].map(id => ({ ...item(id), tags: [] })) })
+  await sql("update things set tags = 'oops' where id = 2")
+  const records = await Promise.allSettled([1, 2, 3].map(async id => store.first(id)))
+  t.same(records.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled'])
 })
 
 onDatabases('other programs cannot store what a list cannot return', async (t, { url, sql }) => {
@@ -250,11 +265,13 @@ onPostgres('a record that a trigger rejects fails alone, and its connection is k
   const app = build(t, { DATABASE_URL: url })
   await app.ready()
   await server.query(`
-    create function refuse() returns trigger as $$ begin raise exception 'negative'; end $$ language plpgsql;
+    create function refuse() returns trigger as $$ begin raise exception 'negative' using errcode = new.name; end $$ language plpgsql;
     create trigger refuse before insert on items for each row when (new.price < 0) execute function refuse()`, url)
-  const post = (id: number, price: number) => app.inject({ method: 'POST', url: '/api/items', payload: item(id, price) })
-  const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => post(n, n % 10 ? 1 : -1)))
-  t.same(answers.map(({ statusCode }) => statusCode), Array.from({ length: 100 }, (_, n) => n % 10 ? 201 : 400))
+  const post = (id: number, price: number, name = 'P0001') => app.inject({ method: 'POST', url: '/api/items', payload: { id, name, price } })
+  for (const [code, status] of [['P0001', 400], ['MY001', 400], ['21000', 500], ['42501', 500]] as const) {
+    const answers = await Promise.all(Array.from({ length: 30 }, (_, n) => post(n, n % 10 ? 1 : -1, code)))
+    t.same(answers.map(({ statusCode }) => statusCode), Array.from({ length: 30 }, (_, n) => n % 10 ? 201 : status), code)
+  }
   const sessions = () => server.query("select max(pid) from pg_stat_activity where application_name = 'fastify-items-users'", url)
   const before = await sessions()
   for (let n = 0; n < 20; n++) t.equal((await post(n, -1)).statusCode, 400)

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { copyFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createServer, type AddressInfo } from 'node:net'
 import { dirname } from 'node:path'
@@ -60,17 +60,19 @@ test('on SQLite, an app can be closed while another one uses the file', async t 
   t.same((await build(t, { DATABASE_URL: `sqlite:${path}` }).inject('/api/items/7')).json(), item(7))
 })
 
-test('on SQLite, a rollback fails the whole batch, and nothing of it is stored', async t => {
-  const path = `${newFolder(t)}/items.db`
-  const app = build(t, { DATABASE_URL: `sqlite:${path}` })
-  await app.ready()
-  const other = openSqlite(path, 0)
-  other.exec("create trigger refuse before insert on items when new.price < 0 begin select raise(rollback, 'negative'); end")
-  other.close()
-  const answers = await Promise.all([1, 1, -1, 1].map((price, n) =>
-    app.inject({ method: 'POST', url: '/api/items', payload: item(10 + n, price) })))
-  t.same(answers.map(({ statusCode }) => statusCode), [500, 500, 500, 500])
-  t.equal((await app.inject('/api/items')).json().length, 1)
+test('on SQLite, a record that a trigger rejects fails alone and is not stored, however it is rejected', async t => {
+  for (const action of ['abort', 'fail', 'rollback']) {
+    const path = `${newFolder(t)}/items.db`
+    const app = build(t, { DATABASE_URL: `sqlite:${path}` })
+    await app.ready()
+    const other = openSqlite(path, 0)
+    other.exec(`create trigger refuse after insert on items when new.price < 0 begin select raise(${action}, 'negative'); end`)
+    other.close()
+    const answers = await Promise.all([1, 1, -1, 1].map((price, n) =>
+      app.inject({ method: 'POST', url: '/api/items', payload: item(10 + n, price), headers: { 'idempotency-key': String(n) } })))
+    t.same(answers.map(({ statusCode }) => statusCode), [201, 201, 400, 201], action)
+    t.same((await app.inject('/api/items')).json().map(({ id }: Item) => id), [1, 10, 11, 13])
+  }
 })
 
 test('on SQLite, writes to a removed file are answered with 503', async t => {
@@ -94,7 +96,8 @@ test('on SQLite before 3.51.3, a second process on the same file is refused, and
   const path = `${newFolder(t)}/items.db`
   const first = start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true })
   await first.url
-  const second = start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true })
+  symlinkSync(path, `${path}-link`)
+  const second = start(t, { DATABASE_URL: `sqlite:${path}-link` }, { built: true })
   t.same(await second.exit, [1, null])
   t.equal(second.errors(), `The SQLite file ${path} in DATABASE_URL is used by another process. Stop it, or use PostgreSQL for several instances.\n`)
   first.process.kill('SIGKILL')
@@ -134,17 +137,18 @@ test('on SQLite, a path that is not clear and a file that is locked are startup 
   await t.rejects(openEngine(`sqlite:${path}`, databaseDefaults), { message: 'file is not a database' })
 })
 
-test('on SQLite, writes get 503 after the WAL was removed; a restart loses nothing, and keeps a file that was restored meanwhile', async t => {
-  for (const isRestored of [false, true]) {
+test('on SQLite, writes get 503 after the WAL or its index was removed; a restart loses nothing, and keeps a file that was restored meanwhile', async t => {
+  for (const [removed, isRestored] of [['wal', false], ['wal', true], ['shm', false]] as const) {
     const path = `${newFolder(t)}/items.db`
-    const server = start(t, { DATABASE_URL: `sqlite:${path}` })
+    symlinkSync(path, `${path}-link`)
+    const server = start(t, { DATABASE_URL: `sqlite:${path}-link` })
     const url = await server.url
     const post = async (id: number) => (await fetch(`${url}/api/items`, { method: 'POST', body: JSON.stringify(item(id)) })).status
     const backup = openSqlite(path, 0)
     backup.exec(`vacuum into '${path}.backup'`)
     backup.close()
     t.equal(await post(2), 201)
-    rmSync(`${path}-wal`)
+    rmSync(`${path}-${removed}`)
     await sleep(20) // the time of a file is not more exact
     if (isRestored) copyFileSync(`${path}.backup`, path)
     t.equal((await fetch(`${url}/readyz`)).status, 503)
