@@ -62,7 +62,7 @@ export function errorBody (error: Thrown, status: number): ErrorBody & { code?: 
   if (detail) return { detail }
   if (status >= 500) return { detail: code === 'ERR_UNAVAILABLE' ? message : status === 500 ? details[500] : STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
-  if (code === 'ERR_NOT_STORABLE') return errorBody(invalid('body', [{ path, message }]), status)
+  if (code === 'ERR_NOT_STORABLE') return errorBody(invalid(path ? 'body' : 'request', [{ path, message }]), status)
   if (problems) return { detail: message, errors: problems }
   const ofHost = hostCode.test(code) && { code }
   if (status === 400) return { ...hostProblems(error), ...ofHost }

@@ -2,7 +2,7 @@ import { connect as connectSocket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { loadOptional, StartupError } from '../startup.js'
-import { NotStorableError, StoreUnavailableError } from './errors.js'
+import { NotStorableError, rejected, StoreUnavailableError } from './errors.js'
 import { stalledListTimeouts } from './sql-lists.js'
 import type { Row } from './sql-table.js'
 import type { EngineOptions } from './store.js'
@@ -71,7 +71,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
   /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
   function write (config: pg.QueryConfig, onStart?: (client: BackendClient) => void) {
-    return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? new NotStorableError('', 'is rejected by the database') : error))
+    return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? rejected(error.constraint) : error))
   }
 
   /** Ends a statement that still waits for a lock. Closing its connection would not end it. */

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type pg from 'pg'
 import { StartupError } from '../startup.js'
 import { batch, inParts } from './batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError } from './errors.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, RecordChangedError, rejected } from './errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
 import { codeOf, connectPostgres } from './postgres-connections.js'
 import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
@@ -73,7 +73,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const changed = firsts.flatMap((call, n) => {
           const row = rows[n]
           try {
-            if (row && isSame(row, tried.get(call))) throw new NotStorableError('', 'is rejected by the database')
+            if (row && isSame(row, tried.get(call))) throw rejected()
             if (row) return { call, row, record: table.checkText(call.change(table.encodeRow(row))) }
             outcomes.set(call, undefined)
           } catch (error) {
@@ -136,7 +136,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     async function removeExpected (id: number, isExpected: (record: string) => boolean, tried?: Row): Promise<boolean> {
       const [row] = await firstRows([id])
       if (row === undefined) return false
-      if (isSame(row, tried)) throw new NotStorableError('', 'is rejected by the database')
+      if (isSame(row, tried)) throw rejected()
       if (!isExpected(table.encodeRow(row))) throw new RecordChangedError()
       const { rowCount } = await write({ ...table.deleteExpected, values: [...row.slice(-2), id] })
       return rowCount === 1 || removeExpected(id, isExpected, row)
@@ -202,10 +202,11 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   /** Creates or upgrades all tables, and checks the privileges of the role. */
   async function prepare (client: pg.Client) {
     const query = async (text: string, values?: unknown[]) => (await client.query<Row>({ text, values, rowMode: 'array' })).rows
-    const [[encoding, commit, collections] = []] = await query(`
-      select current_setting('server_encoding'), current_setting('synchronous_commit'), to_regclass('collections')`)
+    const [[encoding, commit, standbys, collections] = []] = await query(`
+      select current_setting('server_encoding'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), to_regclass('collections')`)
     if (encoding !== 'UTF8') throw new StartupError(`The database in the option store has the encoding ${encoding}. Create a database with the encoding UTF8.`)
     if (commit === 'off') onWarning?.('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
+    if (commit === 'local' && standbys) onWarning?.('synchronous_commit is local: a failover can lose acknowledged writes, because they do not wait for the standby')
     await migrate(query, collections === null, postgresTables, opened)
     await query('explain delete from idempotency_keys')
     for (const { text, values } of opened.flatMap(({ statements }) => statements)) await query(`explain ${text}`, values)

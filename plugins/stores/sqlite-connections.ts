@@ -1,7 +1,7 @@
 import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { batch, inParts } from './batch.js'
-import { NotStorableError, StoreUnavailableError } from './errors.js'
+import { rejected, StoreUnavailableError } from './errors.js'
 import { literal, type Row } from './sql-table.js'
 import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './sqlite-file.js'
 import type { EngineOptions } from './store.js'
@@ -36,7 +36,7 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
   /** Executes writes in one transaction, in order. */
   const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
     return inTransaction(() => part.map(({ run }) => attempt(run))).catch(error => {
-      throw kindOf(error) === 'rejection' ? new NotStorableError('', 'is rejected by the database') : failure(error)
+      throw kindOf(error) === 'rejection' ? rejected(/constraint failed: (.+)/.exec(error.message)?.[1]) : failure(error)
     })
   }), { sizeOf: ({ size }) => size })
 

@@ -28,13 +28,18 @@ onDatabases('simultaneous writes share transactions, and a rejected record fails
   const statuses = (await Promise.all(mixed.map(post))).map(({ statusCode, body }) => ({ statusCode, body }))
   t.same(statuses, mixed.map(record => record.price > 0
     ? { statusCode: 201, body: JSON.stringify(record) }
-    : { statusCode: 400, body: JSON.stringify(invalidBody('body', ['', 'is rejected by the database'])) }))
+    : { statusCode: 400, body: JSON.stringify(invalidBody('request', ['', 'is rejected by the database'])) }))
   t.same((await app.inject('/api/items')).json().slice(201), mixed.filter(({ price }) => price > 0))
 })
 
-onDatabases('a deletion that another program prevents fails alone', async (t, { url, sql }) => {
-  const app = build(t, { DATABASE_URL: url })
-  for (let id = 2; id <= 20; id++) await app.inject({ method: 'POST', url: '/api/users', payload: { id, name: 'Ada' } })
+onDatabases('a change that another program prevents fails alone, and the log has the constraint', async (t, { url, sql }) => {
+  const reasons: string[] = []
+  const app = build(t, { DATABASE_URL: url, LOG_LEVEL: 'info' }, { write: line => reasons.push(JSON.parse(line).reason) })
+  const post = async (id: number, name = `user ${id}`) => (await app.inject({ method: 'POST', url: '/api/users', payload: { id, name } })).statusCode
+  for (let id = 2; id <= 20; id++) await post(id)
+  await sql('create unique index one_name on users (name)')
+  t.same(await Promise.all([post(21), post(22, 'Ada'), post(23)]), [201, 400, 201])
+  await until(() => reasons.some(reason => /^The database rejects it: (one_name|users\.name)$/.test(reason)))
   await sql(url.startsWith('sqlite')
     ? "create trigger keep before delete on users when old.id = 7 begin select raise(abort, 'is used'); end"
     : 'create table cars (owner bigint references users); insert into cars select position from users where id = 7')

@@ -133,6 +133,10 @@ onPostgres('without its synchronous standby, nothing is acknowledged and the ser
   await server.query("alter system set synchronous_standby_names = '*'")
   await server.query('select pg_reload_conf()')
   await until(async () => !await isReady())
+  const warnings: string[] = []
+  const local = build(t, { DATABASE_URL: `${server.url}?options=-csynchronous_commit%3Dlocal`, LOG_LEVEL: 'warn' }, { write: line => warnings.push(JSON.parse(line).msg) })
+  await local.ready()
+  t.match(warnings, [/^synchronous_commit is local: a failover can lose/])
   const probes = () => server.query("select from pg_stat_activity where application_name = 'fastify-items-users' and wait_event = 'SyncRep'")
   t.equal((await probes()).length, 1)
   t.same(await Promise.all([post(), post()]), [503, 409], 'one of them has the key')
