@@ -45,15 +45,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return calls.map(() => version)
     }, { concurrency: 2 })
 
-    const selectFirst = batch(async function selectAll (ids: number[]) {
-      return (await firstRows(ids)).map(row => {
-        try {
-          return row && table.encodeRow(row)
-        } catch (error) {
-          return error as Error // another program has stored what is not JSON
-        }
-      })
-    }, { concurrency: 2 })
+    // Another program may have stored what is not readable, so only the requests for it fail.
+    const selectFirst = batch<number, string | undefined>(ids => inParts(ids, async function selectAll (part) {
+      return (await firstRows(part)).map(row => row && table.encodeRow(row))
+    }), { concurrency: 2 })
 
     const deleteFirst = batch<number, boolean>(ids => inParts(ids, async function deleteAll (part) {
       const deleted = (await write({ text: table.deletion(part) })).rows.flat()
