@@ -3,6 +3,8 @@ import { randomUUID } from 'node:crypto'
 import autocannon from 'autocannon'
 
 const { request, uniqueHeader, ...options } = JSON.parse(process.argv[2])
-const setupRequest = request => ({ ...request, headers: { ...request.headers, [uniqueHeader]: randomUUID() } })
+const prefix = randomUUID() // as with wrk
+let n = 0
+const setupRequest = request => ({ ...request, headers: { ...request.headers, [uniqueHeader]: `${prefix}-${++n}` } })
 const { requests } = await autocannon({ ...options, requests: [{ ...request, ...uniqueHeader && { setupRequest } }] })
 console.log(requests.average)
