@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import autocannon from 'autocannon'
 
 const { request, uniqueHeader, ...options } = JSON.parse(process.argv[2])
-const prefix = randomUUID() // as with wrk
+const prefix = randomUUID() // keys have a common prefix, as with wrk
 let n = 0
 const setupRequest = request => ({ ...request, headers: { ...request.headers, [uniqueHeader]: `${prefix}-${++n}` } })
 const { requests } = await autocannon({ ...options, requests: [{ ...request, ...uniqueHeader && { setupRequest } }] })

@@ -74,7 +74,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? rejected(error.constraint) : error))
   }
 
-  /** Ends a statement that still waits for a lock. Closing its connection would not end it. */
+  /** Ends a statement that waits for a lock, and is therefore not committing. Closing its connection would not end it. */
   function cancelIfWaiting ({ processID }: BackendClient) {
     pools.queries.query("select pg_cancel_backend(pid) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", [processID]).catch(() => {})
   }
@@ -153,7 +153,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }
 
-  /** Converts errors that may be temporary: of the connection, and those for which the server has such a code. */
+  /** Converts errors that may be temporary: those of the connection, which have no code, and those of the server with such a code. */
   function fail (error: unknown): never {
     if (error instanceof NotStorableError || !/^(|(08|25|26|28|3D|40|53|55|57|58)...)$/.test(codeOf(error))) throw error
     onUnavailable?.(error)

@@ -213,7 +213,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   }
 }
 
-/** Returns whether a row has not changed since it was tried to change it, so the database does not allow it. */
+/** Returns whether a row is the same as in the last attempt to change it. Then the database does not allow the change. */
 function isSame (row: Row, tried?: Row) {
   return tried !== undefined && String(row.slice(-2)) === String(tried.slice(-2)) // position and row version
 }

@@ -113,7 +113,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
   async function request<T> (method: Method, path: string, { signal, ifMatch }: ChangeOptions = {}, record?: object) {
     const init = { method, signal, headers: new Headers(headers), body: JSON.stringify(record) }
     if (record) init.headers.set('content-type', method === 'PATCH' ? 'application/merge-patch+json' : 'application/json')
-    // The key begins with the time, as a UUIDv7 does, so that databases store it beside the previous ones. (`randomUUID` does not exist in pages without HTTPS.)
+    // A key begins with the time, as a UUIDv7 does, because databases store such keys faster. (Pages without HTTPS have no `randomUUID`.)
     if (method === 'POST') init.headers.set('idempotency-key', `${Date.now()}-${crypto.getRandomValues(new BigUint64Array(2)).join('-')}`)
     if (ifMatch !== undefined) init.headers.set('if-match', ifMatch)
     const first = await currentToken()
