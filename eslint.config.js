@@ -18,9 +18,13 @@ export default [
   // A schema and the type derived from it share their name.
   { files: ['{schemas,plugins,src}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
   mayImport('schemas/*.ts', '(?!)'),
-  mayImport('plugins/stores/*.ts', '\\.\\./schemas/|startup\\.js$'),
-  mayImport('plugins/http/*.ts', '\\.\\./schemas/|startup\\.js$|stores/(errors|store)\\.js$'),
-  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|(startup|version)\\.js$|stores/store\\.js$'),
+  mayImport('plugins/schema/*.ts', '(?!)'),
+  mayImport('plugins/stores/*.ts', '\\.\\./schemas/|schema/|startup\\.js$'),
+  mayImport('plugins/stores/{memory,sql}/*.ts', '[\\w-]+\\.js$|\\.\\./startup\\.js$'),
+  mayImport('plugins/stores/{sqlite,postgres}/*.ts', '[\\w-]+\\.js$|sql/|\\.\\./startup\\.js$'),
+  mayImport('plugins/http/*.ts', '\\.\\./schemas/|schema/|(plugin|startup)\\.js$|stores/(errors|store)\\.js$'),
+  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|(plugin|startup|version)\\.js$|stores/store\\.js$'),
+  mayImport('plugins/collection/*.ts', '\\.\\./schemas/|http/|schema/|(plugin|startup|stores|host-stores)\\.js$|stores/(errors|fields|store)\\.js$'),
   mayImport('plugins/*.ts', 'schemas/'),
   mayImport('src/*.ts', 'plugins/|schemas/'),
   mayImport('src/*/*.ts', '\\.\\./(plugins|schemas)/|logger')

@@ -3,16 +3,17 @@ import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
-import { problemsOfRecords, type CheckedDefinition, type Definition } from './definition.js'
-import { checkOptions, custom, metadata, optional, ownDecorator } from './http/plugin.js'
+import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
+import type { Records } from './definitions.js'
+import { assertSameSchema, hostStores, missingMethod, storeOfRequest, type HostStores, type Stores } from './host-stores.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
-import { StoreUnavailableError } from './stores/errors.js'
-import { memory } from './stores/memory.js'
+import { checkOptions, custom, metadata, optional, ownDecorator } from './plugin.js'
 import { StartupError } from './startup.js'
-import { assertSameCollection, hostStores, missingMethod, storeOfRequest, type HostStores, type Records, type Stores } from './stores/host-stores.js'
+import { StoreUnavailableError } from './stores/errors.js'
+import { memory } from './stores/memory/store.js'
 import { logOutages } from './stores/outages.js'
-import type { Collection, Engine, EngineOptions, HasId, Store } from './stores/store.js'
+import type { Engine, EngineOptions, HasId, Store, StoreDefinition } from './stores/store.js'
 
 /** The initial records of new collections, by the name of the collection. */
 export interface Seed extends Partial<{ [K in keyof Records]: readonly Records[K][] }> {
@@ -81,7 +82,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     if (engine.connections) metrics?.observeConnections(engine.connections)
     return stores
 
-    async function open<T extends HasId> (collection: Collection<T>) {
+    async function open<T extends HasId> (collection: StoreDefinition<T>) {
       const { name } = collection
       const schema = JSON.stringify(collection.schema)
       const known = opened.get(name)
@@ -107,7 +108,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     }
 
     /** The records of a new collection: those in the seed if there is one, otherwise its own. */
-    function recordsOf<T extends HasId> ({ name, schema, seed: own }: Collection<T>) {
+    function recordsOf<T extends HasId> ({ name, schema, seed: own }: StoreDefinition<T>) {
       const records = seed === undefined ? own : unused.delete(name) ? seed[name] : []
       const found = problemsOfRecords(schema, records)
       problems.push(...found.map(({ path, message }) => `  /${name}${path} ${message}`))
@@ -122,7 +123,7 @@ export default stores
 export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']): Promise<Store<HasId>> {
   if (typeof given === 'function') return storeOfRequest(app, given)
   if (given === undefined && !ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
-  const store = given === undefined ? await app.getDecorator<Stores>('stores').open(collection) : assertSameCollection(collection, given)
+  const store = given === undefined ? await app.getDecorator<Stores>('stores').open(collection) : assertSameSchema(collection, given)
   if (!store.replaceFirst && collection.operations.some(operation => operation === 'replace' || operation === 'update')) missingMethod()
   return store
 }
@@ -139,7 +140,7 @@ async function orStartupError<T> (open: () => Promise<T>) {
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
 export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
   if (address === 'memory') return { open: memory, start () {}, check () {}, close () {} }
-  if (address.startsWith('sqlite:')) return (await import('./stores/sqlite.js')).sqlite(address.slice('sqlite:'.length), limits)
-  if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres.js')).postgres(address, limits)
+  if (address.startsWith('sqlite:')) return (await import('./stores/sqlite/engine.js')).sqlite(address.slice('sqlite:'.length), limits)
+  if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres/engine.js')).postgres(address, limits)
   throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')
 }

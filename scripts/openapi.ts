@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
-import { collections } from '../plugins/collections.js'
+import { definitions } from '../plugins/definitions.js'
 import { schemaName } from '../schemas/fields.js'
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
@@ -19,7 +19,7 @@ const { stdout } = await promisify(execFile)('test/clients/types/node_modules/.b
 await writeFile('src/client/types.ts', `${stdout}
 /** The collections of the service: their records, and what clients can do. */
 export interface Collections {
-${collections.map(({ name, schema, operations }) => `    ${name}: { record: components["schemas"]["${schemaName(schema.$id)}"], operations: ${operations?.map(operation => `"${operation}"`).join(' | ')} };`).join('\n')}
+${definitions.map(({ name, schema, operations }) => `    ${name}: { record: components["schemas"]["${schemaName(schema.$id)}"], operations: ${operations?.map(operation => `"${operation}"`).join(' | ')} };`).join('\n')}
 }
-export const names = ${JSON.stringify(collections.map(({ name }) => name))} as const;
+export const names = ${JSON.stringify(definitions.map(({ name }) => name))} as const;
 `)

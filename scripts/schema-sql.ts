@@ -1,6 +1,7 @@
-import { checkDefinition, type Definition } from '../plugins/definition.js'
-import { postgresTable, postgresTables } from '../plugins/stores/postgres-statements.js'
-import { literal, migrate } from '../plugins/stores/sql-table.js'
+import { checkDefinition, type Definition } from '../plugins/collection/definition.js'
+import { postgresTable, postgresTables } from '../plugins/stores/postgres/statements.js'
+import { migrate } from '../plugins/stores/sql/migrations.js'
+import { literal } from '../plugins/stores/sql/table.js'
 
 /** The statements of an administrator: the tables, their first records, and a role that can only read and write rows. */
 export async function schemaSql (definitions: readonly Definition[]) {

@@ -1,8 +1,8 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import collection from '../plugins/collection.js'
-import { collections } from '../plugins/collections.js'
-import type { Definition } from '../plugins/definition.js'
+import type { Definition } from '../plugins/collection/definition.js'
+import collection from '../plugins/collection/routes.js'
+import { definitions as ownDefinitions } from '../plugins/definitions.js'
 import docs from '../plugins/docs/openapi.js'
 import auth from '../plugins/guards/auth.js'
 import cors from '../plugins/guards/cors.js'
@@ -15,15 +15,15 @@ import errors from '../plugins/http/errors.js'
 import jsonBody from '../plugins/http/json-body.js'
 import notFound from '../plugins/http/not-found.js'
 import { setHeaders } from '../plugins/http/responses.js'
-import type { LoggerOptions } from './logger.js'
 import health from '../plugins/operations/health.js'
 import metrics from '../plugins/operations/metrics.js'
 import { readObject } from '../plugins/startup.js'
 import stores, { type Seed } from '../plugins/stores.js'
 import type { Config } from '../schemas/config.js'
-import connections from './http/connections.js'
-import { genReqId } from './http/request-id.js'
-import { httpServerOptions } from './http/server.js'
+import connections from './http-server/connections.js'
+import { genReqId } from './http-server/request-id.js'
+import { httpServerOptions } from './http-server/server.js'
+import type { LoggerOptions } from './logger.js'
 
 /** Builds the standalone service: a Fastify app with the plugin and the features that are configured. */
 export function buildApp (config: Config, logger?: LoggerOptions) {
@@ -44,7 +44,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     return503OnClosing: false
   })
 
-  let definitions: Definition[] = collections.map((definition: Definition) => ({ ...definition, idSource: config.ID_SOURCE }))
+  let definitions: Definition[] = ownDefinitions.map((definition: Definition) => ({ ...definition, idSource: config.ID_SOURCE }))
 
   app.register(fp(readCollections))
   app.register(connections, { stalledAfter: 120_000 + config.DATABASE_TIMEOUT })
@@ -71,7 +71,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   /** Reads the file with collections. Few services have one, so the code is loaded only then. */
   async function readCollections () {
     if (config.COLLECTIONS_FILE === undefined) return
-    const { readDefinitions } = await import('../plugins/collections-file.js')
+    const { readDefinitions } = await import('../plugins/collection/file.js')
     definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
   }
 

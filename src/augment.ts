@@ -1,7 +1,7 @@
 import type { RateLimiter } from '../plugins/guards/rate-limit.js'
 import type { Health } from '../plugins/operations/health.js'
 import type { Metrics } from '../plugins/operations/metrics.js'
-import type { Stores } from '../plugins/stores/host-stores.js'
+import type { Stores } from '../plugins/host-stores.js'
 
 /** The types of the decorators, for apps that register the plugins at the root. */
 declare module 'fastify' {

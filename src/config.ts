@@ -2,10 +2,11 @@ import { isIP } from 'node:net'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import type { TSchema } from '@sinclair/typebox'
-import { createAjv, explain } from '../plugins/http/validation.js'
-import { Config } from '../schemas/config.js'
+import { explain } from '../plugins/schema/problems.js'
+import { createAjv } from '../plugins/schema/validation.js'
 import { StartupError } from '../plugins/startup.js'
 import { version } from '../plugins/version.js'
+import { Config } from '../schemas/config.js'
 
 let validator: ValidateFunction<Config> | undefined
 

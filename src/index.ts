@@ -1,12 +1,12 @@
 import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyPluginAsync } from 'fastify'
 import fp from 'fastify-plugin'
-import collection from '../plugins/collection.js'
-import { collections } from '../plugins/collections.js'
-import type { Definition } from '../plugins/definition.js'
+import collection from '../plugins/collection/routes.js'
+import { definitions } from '../plugins/definitions.js'
+import type { Definition } from '../plugins/collection/definition.js'
 import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import { unknownPaths } from '../plugins/http/not-found.js'
-import { checkOptions, metadata, optional } from '../plugins/http/plugin.js'
+import { checkOptions, metadata, optional } from '../plugins/plugin.js'
 import stores, { StoresOptions } from '../plugins/stores.js'
 import { oneOf } from '../schemas/fields.js'
 
@@ -35,7 +35,7 @@ const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUs
   app.register(stores, { store, databaseTimeout, databasePoolSize, seed })
   // Without a prefix, unknown paths belong to the host.
   if (notFound && prefix.length > 1) app.register(unknownPaths)
-  for (const definition of collections as readonly Definition[]) {
+  for (const definition of definitions as readonly Definition[]) {
     app.register(collection, { ...definition, prefix: `/${definition.name}`, ...idSource && { idSource } })
   }
 }
@@ -48,19 +48,20 @@ export { default as docs, type DocsOptions } from '../plugins/docs/openapi.js'
 export { default as errors } from '../plugins/http/errors.js'
 export { default as securityHeaders } from '../plugins/guards/security-headers.js'
 export { default as health, type Health, type HealthOptions } from '../plugins/operations/health.js'
-export { default as collection } from '../plugins/collection.js'
-export { defineCollection, type Definition, type Operation } from '../plugins/definition.js'
+export { default as collection } from '../plugins/collection/routes.js'
+export { defineCollection, type Definition, type Operation } from '../plugins/collection/definition.js'
 export { items } from '../plugins/items.js'
 export { default as rateLimit, type RateLimiter, type RateLimitOptions } from '../plugins/guards/rate-limit.js'
 export { default as metrics, type Metrics, type MetricsOptions } from '../plugins/operations/metrics.js'
 export { default as notFound } from '../plugins/http/not-found.js'
 export { default as loadShedding, type LoadSheddingOptions } from '../plugins/guards/load-shedding.js'
 export { default as stores, type StoresOptions } from '../plugins/stores.js'
-export type { OwnStores, Records, Stores } from '../plugins/stores/host-stores.js'
+export type { OwnStores, Stores } from '../plugins/host-stores.js'
+export type { Records } from '../plugins/definitions.js'
 export { users } from '../plugins/users.js'
-export { default as connections, type ConnectionsOptions } from './http/connections.js'
-export { httpServerOptions } from './http/server.js'
-export { memory } from '../plugins/stores/memory.js'
+export { default as connections, type ConnectionsOptions } from './http-server/connections.js'
+export { httpServerOptions } from './http-server/server.js'
+export { memory } from '../plugins/stores/memory/store.js'
 export {
   IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, RecordChangedError, StoreUnavailableError
 } from '../plugins/stores/errors.js'

@@ -28,7 +28,7 @@ async function start () {
   for (const name of signals) process.on(name, signal => onSignal(signal)) // without a listener, the first process of a container ignores it
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
   const { default: closeWithGrace } = await import('close-with-grace')
-  const { disableKeepAlive } = await import('./http/connections.js')
+  const { disableKeepAlive } = await import('./http-server/connections.js')
   const { buildApp, prefixesOf } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)

@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { compress } from '../http/compression.js'
 import { etagOf, isNotModified } from '../http/etags.js'
-import { metadata } from '../http/plugin.js'
 import { noCache } from '../http/responses.js'
+import { metadata } from '../plugin.js'
 
 /**
  * Keeps all scripts, style sheets, images and generated texts of this scope in memory after their first response. So each of

@@ -3,14 +3,14 @@ import { Type, type Static, type TSchema } from '@sinclair/typebox'
 import type { SwaggerTransformObject } from '@fastify/swagger'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { checkOptions, custom, metadata, optional } from '../http/plugin.js'
 import { schemaName } from '../../schemas/fields.js'
 import { compress } from '../http/compression.js'
 import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
+import { checkOptions, custom, metadata, optional } from '../plugin.js'
+import { version } from '../version.js'
 import { addExamples, nameOf, type Operation } from './examples.js'
 import pages from './pages.js'
-import { version } from '../version.js'
 
 const Text = optional(Type.String({ minLength: 1 }))
 

@@ -1,8 +1,8 @@
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
-import { checkOptions, metadata } from '../http/plugin.js'
 import { rateHeaders } from '../http/responses.js'
+import { checkOptions, metadata } from '../plugin.js'
 
 const CorsOptions = Type.Object({
   /** Origins whose pages may use the API, such as `https://example.com`, or `*` for all. */

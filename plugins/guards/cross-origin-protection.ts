@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, optional } from '../http/plugin.js'
+import { checkOptions, metadata, optional } from '../plugin.js'
 
 const CrossOriginProtectionOptions = Type.Object({
   /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata } from '../http/plugin.js'
+import { checkOptions, metadata } from '../plugin.js'
 
 const LoadSheddingOptions = Type.Object({
   /** Event loop delay above which requests are answered with 503, in milliseconds. */

@@ -3,7 +3,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, optional } from '../http/plugin.js'
+import { checkOptions, metadata, optional } from '../plugin.js'
 import { loadOptional, StartupError } from '../startup.js'
 
 const RateLimitOptions = Type.Object({

@@ -2,9 +2,10 @@ import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 import { schemaId, schemaName } from '../../schemas/fields.js'
-import errors, { invalid, httpError } from './errors.js'
+import { problemsOf } from '../schema/problems.js'
+import { validatorOf } from '../schema/validation.js'
+import errors, { httpError, invalid, parts } from './errors.js'
 import jsonBody from './json-body.js'
-import { parts, problemsOf, validatorOf } from './validation.js'
 import { failures, rateHeaders } from './responses.js'
 
 const applied = Symbol('api defaults')

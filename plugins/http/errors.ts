@@ -2,11 +2,12 @@ import { STATUS_CODES } from 'node:http'
 import { finished } from 'node:stream/promises'
 import { inspect } from 'node:util'
 import createError from '@fastify/error'
+import type { ErrorObject } from 'ajv'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
-import { metadata } from './plugin.js'
-import { hostProblems } from './validation.js'
+import { metadata } from '../plugin.js'
+import { problemsOf } from '../schema/problems.js'
 import { noCache } from './responses.js'
 
 /** Status and `detail` of the errors that stores throw. */
@@ -67,6 +68,24 @@ export function errorBody (error: Thrown, status: number): ErrorBody & { code?: 
   const ofHost = hostCode.test(code) && { code }
   if (status === 400) return { ...hostProblems(error), ...ofHost }
   return { detail: message || String(STATUS_CODES[status]), ...ofHost }
+}
+
+/** The parts of a request: their names in Fastify's routes and in our errors. */
+export const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
+
+/** The `detail` and the problems of a request that a host has rejected with 400. A message of its `schemaErrorFormatter` stays as it is. */
+export function hostProblems ({ message, validation, validationContext }: { message: string, validation?: ErrorObject[], validationContext?: string }) {
+  if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Problem[] }
+  const problems = problemsOf(validation)
+  const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
+  return {
+    detail: isOfFastify ? textOf(problems) : message,
+    errors: problems.map(({ path, message }) => ({ in: parts[validationContext as keyof typeof parts], path, message }))
+  }
+
+  function textOf (problems: { path: string, message?: string }[]) {
+    return problems.map(({ path, message }) => `${validationContext}${path} ${message}`).join(', ')
+  }
 }
 
 /** The codes that are for clients: those of a host, and of its validation. The others describe Fastify and our code. */

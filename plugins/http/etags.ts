@@ -4,7 +4,6 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { httpError } from './errors.js'
 import { cacheHeaders, setHeaders } from './responses.js'
-import type { MaybePromise } from '../stores/store.js'
 
 export const ReadingHeaders = Type.Object({
   'If-None-Match': Type.Optional(Type.String({
@@ -70,19 +69,6 @@ function includes (list: string, etag = '', isComparable: (tag: string) => boole
 /** The tag without the mark of a weak one. */
 function opaque (tag: string) {
   return tag.replace(/^W\//, '')
-}
-
-/** Sends a record, a 304 if the client has it already, or a 404. */
-export function sendRecord (request: FastifyRequest, reply: FastifyReply, found: MaybePromise<string | undefined | null>) {
-  if (found instanceof Promise) return found.then(record => sendFound(request, reply, record))
-  return sendFound(request, reply, found)
-}
-
-function sendFound (request: FastifyRequest, reply: FastifyReply, record?: string | null) {
-  if (record === undefined || record === null) throw httpError(404)
-  if (isNotModified(request, reply, etagOf(record))) return sendNotModified(request, reply)
-  setHeaders(request, reply)
-  return record
 }
 
 export function sendNotModified (request: FastifyRequest, reply: FastifyReply) {

@@ -2,8 +2,8 @@ import { isUtf8 } from 'node:buffer'
 import fp from 'fastify-plugin'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { safeParse } from 'secure-json-parse'
+import { metadata } from '../plugin.js'
 import { invalid } from './errors.js'
-import { metadata } from './plugin.js'
 
 /** Deeper values could exhaust the stack of functions that follow them. */
 const maxDepth = 500

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
+import { metadata, shared } from '../plugin.js'
 import { sendError } from './errors.js'
-import { metadata, shared } from './plugin.js'
 
 /** Answers 404 for an unknown path, OPTIONS with the methods of the path, and 405 for a method that it does not support. */
 const notFound = fp(async function notFound (app) {

@@ -4,8 +4,8 @@ import type { FastifyInstance, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, optional, shared } from '../http/plugin.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
+import { checkOptions, metadata, optional, shared } from '../plugin.js'
 
 export interface Health {
   /** Adds a check to `/readyz`, which answers 503 while the check throws. */

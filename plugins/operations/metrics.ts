@@ -2,10 +2,10 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { version } from '../version.js'
-import { checkOptions, metadata, optional } from '../http/plugin.js'
 import { jsonType } from '../http/responses.js'
+import { checkOptions, metadata, optional } from '../plugin.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
+import { version } from '../version.js'
 
 export interface Metrics {
   /** Returns a store that measures the calls of this store. */

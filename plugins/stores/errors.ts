@@ -37,7 +37,7 @@ export class NotStorableError extends Error {
 }
 
 /** The error for a change that the database rejects. The name of a constraint is for the log. */
-export function rejected (constraint?: string) {
+export function rejection (constraint?: string) {
   const reason = constraint ? `The database rejects it: ${constraint}` : 'The database rejects it'
   return Object.assign(new NotStorableError('', 'is rejected by the database'), { reasonOf: () => reason })
 }

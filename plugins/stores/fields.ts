@@ -1,5 +1,6 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import fastJson from 'fast-json-stringify'
+import { targetsIn } from '../schema/walk.js'
 
 /** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
@@ -18,12 +19,6 @@ export function fieldsOf (schema: TObject) {
     const target = targets.get(String(schema.$ref))
     return target ? resolved(target) : schema
   }
-}
-
-/** The schemas that a reference in a schema can have as its target. */
-export function targetsIn (schema: TSchema) {
-  return new Map(['$defs', 'definitions'].flatMap(keyword =>
-    Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
 }
 
 function typeOf ({ type, anyOf = [], nullable }: TSchema): FieldType {

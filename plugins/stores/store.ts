@@ -63,8 +63,8 @@ export function hasId<T extends HasId> (record: NewRecord<T>): record is T {
   return 'id' in record
 }
 
-/** A collection for the engines. */
-export interface Collection<T extends HasId> {
+/** What an engine needs of the definition of a collection. */
+export interface StoreDefinition<T extends HasId> {
   name: string
   schema: TObject
   /** The records of a new collection. */
@@ -76,7 +76,7 @@ export interface Collection<T extends HasId> {
 /** A place where collections are stored. */
 export interface Engine {
   /** Returns the store of a collection. It can be used after `start`. */
-  open<T extends HasId> (collection: Collection<T>): Required<Store<T>>
+  open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>>
   /**
    * Creates or upgrades the tables of all open collections, or none of them. If the database is not available yet, it
    * returns, and the first operation tries again. It throws only if the service can never work with this configuration.

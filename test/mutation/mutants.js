@@ -9,11 +9,13 @@ const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.tes
 
 export const mutants = [
   // Validation
-  ...inFile('plugins/http/validation.ts', http, [
+  ...inFile('plugins/schema/validation.ts', http, [
+    ['allErrors: true', 'allErrors: false'],
+    ["includes('string') ? { ...part, isWellFormed: true }", "includes('text') ? { ...part, isWellFormed: true }"]
+  ]),
+  ...inFile('plugins/schema/problems.ts', http, [
     ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
     ['typeNames[type] ?? `a ${type}`', '`a ${type}`'],
-    ['allErrors: true', 'allErrors: false'],
-    ["includes('string') ? { ...part, isWellFormed: true }", "includes('text') ? { ...part, isWellFormed: true }"],
     ["if (keyword === 'if' || keyword === 'propertyNames') return false", ''],
     ["if ((keyword === 'const' || keyword === 'enum') &&", "if (keyword === 'const' &&"],
     ["(union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union)", 'false'],
@@ -50,7 +52,7 @@ export const mutants = [
     ['methods.length === 1 ||', ''],
     ["reply.header('allow', methods.join(', '))", '']
   ]),
-  ...inFile('plugins/http/changes.ts', http, [
+  ...inFile('plugins/collection/handlers.ts', http, [
     ["collection === '' ?", 'false ?'],
     ['`./${collection}/', '`${collection}/'],
     ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
@@ -86,7 +88,7 @@ export const mutants = [
   ]),
 
   // Pagination
-  ...inFile('plugins/http/pagination.ts', http, [
+  ...inFile('plugins/collection/pagination.ts', http, [
     ['if (limit === undefined && after !== undefined) throw', 'if (false) throw'],
     ['position >= 0', 'position > 1'],
     [' && cursor === cursorTo(position)', ''],
@@ -94,7 +96,7 @@ export const mutants = [
     ['if (next !== undefined) {', 'if (next) {'],
     ['list instanceof Readable ? list.destroy() : list', 'list']
   ]),
-  ...inFile('plugins/stores/segments.ts', memory, [
+  ...inFile('plugins/stores/memory/segments.ts', memory, [
     ['records.length > limit && { next', 'records.length >= limit && { next'],
     ['lowerBound(segment.positions, after + 1)', 'lowerBound(segment.positions, after)'],
     ['last.bytes ? segmentOf([...last.positions], [...last.records]) : last', 'last'],
@@ -102,21 +104,23 @@ export const mutants = [
     ['...changed.size > 0 ? [changed] : []', 'changed'],
     ['for (const last of segments.slice(-1)) bytesOf(last)', '']
   ]),
-  ...inFile('plugins/stores/sql-lists.ts', databases, [
+  ...inFile('plugins/stores/sql/lists.ts', databases, [
     ['const isMore = rows.length > size', 'const isMore = rows.length >= size'],
     ['isEnd = rows.length < count', 'isEnd = rows.length <= count'],
     ['clearTimeout(stalled)\n      snapshot.free()', 'clearTimeout(stalled)']
   ]),
-  ...inFile('plugins/stores/sql-table.ts', databases, [
+  ...inFile('plugins/stores/sql/table.ts', databases, [
     ["if (value.includes('\\0')) throw", 'if (false) throw'],
-    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"],
+    ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"]
+  ]),
+  ...inFile('plugins/stores/sql/migrations.ts', databases, [
     ['if (version > newest) {', 'if (version > newest + 1) {'],
     ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
     ['if (differences.length > 0) {', 'if (false) {']
   ]),
 
   // Stores
-  ...inFile('plugins/stores/memory.ts', memory, [
+  ...inFile('plugins/stores/memory/store.ts', memory, [
     ['nextAfter.set(lastById.get(id) ?? first, position)', 'nextAfter.set(first, position)'],
     ['id <= maxCountedId', 'true'],
     ['lastById.delete(id)', ''],
@@ -124,30 +128,30 @@ export const mutants = [
     ['size--', ''],
     ['if (position === undefined) return false', 'if (!position) return true']
   ]),
-  ...inFile('plugins/stores/sqlite-connections.ts', databases, [
+  ...inFile('plugins/stores/sqlite/connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],
     ["if (connection.isTransaction) connection.exec('rollback')", ''],
     ["reader.prepare('select 1 from file.sqlite_schema').get()", ''],
     ['if (kindOf(error)) throw error', ''],
     [' ${inodeOf(`${path}-shm`)}', '']
   ]),
-  ...inFile('plugins/stores/sqlite.ts', databases, [
+  ...inFile('plugins/stores/sqlite/engine.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
     ['statements.keepLastId.run(id)', ''],
     ['at = excluded.at where at < ?`', 'at = excluded.at where ? > 0`']
   ]),
-  ...inFile('plugins/stores/postgres-statements.ts', databases, [
+  ...inFile('plugins/stores/postgres/statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['_lock as materialized (select ${lock(name, timeout)})', '_lock as materialized (select 1)'],
     ['return `select ${lock(name, timeout)};', 'return `select 1;'],
     ['and t.xmin::text = given._version', ''],
-    ['(select max("id") from _numbered where ${isInserted})', '(select max("id") from _numbered)'],
+    ['(select max("id") from _numbered where ${insertedOnly})', '(select max("id") from _numbered)'],
     ['lock table ${names} in row exclusive mode;', '']
   ]),
-  ...inFile('plugins/stores/postgres-connections.ts', databases, [
+  ...inFile('plugins/stores/postgres/connections.ts', databases, [
     ['/^(22|23(?!502)|44|54|[6-9I-WYZ])/', '/^(22|44|54|[6-9I-WYZ])/']
   ]),
-  ...inFile('plugins/stores/postgres-connections.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }, [
+  ...inFile('plugins/stores/postgres/connections.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }, [
     ['isolation level repeatable read', 'isolation level read committed'],
     ['if (isOutOfDate && current.has(client)) current = new WeakSet()', ''],
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],

@@ -24,7 +24,7 @@ test('the guide "Add a collection" leads to a third collection on all engines', 
   const [, guide = ''] = /\n## Add a collection\n(.+?)\n## /s.exec(readFileSync('CONTRIBUTING.md', 'utf8')) ?? []
   const blocks = [...guide.matchAll(/```ts\n(.+?)```/gs)].map(([, code = '']) => code)
   t.ok(guide.split('\n').length <= 60)
-  for (const [n, file] of ['schemas/order.ts', 'plugins/orders.ts', 'plugins/collections.ts'].entries()) writeFileSync(`${folder}/${file}`, String(blocks[n]))
+  for (const [n, file] of ['schemas/order.ts', 'plugins/orders.ts', 'plugins/definitions.ts'].entries()) writeFileSync(`${folder}/${file}`, String(blocks[n]))
   t.equal(blocks.length, 3)
 
   writeFileSync(`${folder}/tsconfig.guide.json`, JSON.stringify({ extends: './tsconfig.json', include: ['src', 'plugins', 'schemas', 'test/support/helper.ts'] }))

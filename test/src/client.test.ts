@@ -7,7 +7,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
 import { ApiError, createClient, etag, type ClientOptions } from '../../src/client/index.js'
-import { collections } from '../../plugins/collections.js'
+import { definitions } from '../../plugins/definitions.js'
 import { collection } from '../../src/index.js'
 import { ensureBuilt } from '../support/built.js'
 import { build, host } from '../support/helper.js'
@@ -43,7 +43,7 @@ test('the client works for own collections, and has those of the service', async
   t.same(await all(orders.list()), [await orders.get(1)])
   t.equal(await orders.delete(1), undefined)
   const { collection: own, ...rest } = client
-  t.same(Object.keys(rest), collections.map(({ name }) => name), 'run npm run openapi')
+  t.same(Object.keys(rest), definitions.map(({ name }) => name), 'run npm run openapi')
 })
 
 test('errors have the status, the detail, the problems and the request id of the response', async t => {

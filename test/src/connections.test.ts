@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { test, type Test } from 'tap'
-import { disableKeepAlive } from '../../src/http/connections.js'
+import { disableKeepAlive } from '../../src/http-server/connections.js'
 import { answersIn, listen, open, written } from '../support/connection.js'
 import { build } from '../support/helper.js'
 

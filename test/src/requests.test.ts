@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import { disableKeepAlive } from '../../src/http/connections.js'
+import { disableKeepAlive } from '../../src/http-server/connections.js'
 import itemsUsers, { connections, httpServerOptions } from '../../src/index.js'
 import { cert, key } from '../support/certificate.js'
 import { connection, exchange, listen, open, request, written } from '../support/connection.js'
@@ -90,7 +90,7 @@ test('a request that throws does not affect the other requests of its batch', as
   const script = `
     import { connect } from 'node:net'
     import Fastify from 'fastify'
-    import { httpServerOptions } from '${pathToFileURL(resolve('src/http/server.ts'))}'
+    import { httpServerOptions } from '${pathToFileURL(resolve('src/http-server/server.ts'))}'
     let thrown = 0
     process.on('uncaughtException', () => { thrown++ })
     const app = Fastify({ ...httpServerOptions, rewriteUrl ({ url }) { if (url === '/throws') throw new Error('boom'); return url } })

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { test } from 'tap'
-import { memory } from '../../plugins/stores/memory.js'
+import { memory } from '../../plugins/stores/memory/store.js'
 import { Item } from '../../schemas/item.js'
 
 const item = (id: number, name = `number ${id}`): Item => ({ id, name, price: id / 3 })

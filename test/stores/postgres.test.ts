@@ -5,9 +5,9 @@ import pg from 'pg'
 import { Type } from '@sinclair/typebox'
 import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
-import { checkDefinition } from '../../plugins/definition.js'
-import { collections } from '../../plugins/collections.js'
-import type { Stores } from '../../plugins/stores/host-stores.js'
+import { checkDefinition } from '../../plugins/collection/definition.js'
+import { definitions } from '../../plugins/definitions.js'
+import type { Stores } from '../../plugins/host-stores.js'
 import type { HasId, List } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
@@ -250,7 +250,7 @@ onPostgres('a role without DDL privileges can use the tables of deploy/postgresq
   async function startEngine () {
     const engine = await openEngine(clerk, databaseDefaults)
     t.teardown(engine.close)
-    for (const definition of collections) engine.open(checkDefinition(definition))
+    for (const definition of definitions) engine.open(checkDefinition(definition))
     await engine.start()
     return engine
   }
@@ -492,7 +492,7 @@ onPostgres('a server with TLS is verified with a certificate of its own', async 
 })
 
 test('deploy/postgresql.sql is up to date', async t => {
-  t.equal(readFileSync('deploy/postgresql.sql', 'utf8'), await schemaSql(collections), 'run npm run schema')
+  t.equal(readFileSync('deploy/postgresql.sql', 'utf8'), await schemaSql(definitions), 'run npm run schema')
   const schema = Type.Object({ id: Type.Integer(), note: Type.Optional(Type.String()) })
   t.match(await schemaSql([{ name: 'notes', schema, seed: [{ id: 1 }] }]), 'insert into "notes" ("id", "note") values (\'1\', null);')
 })

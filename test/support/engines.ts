@@ -1,5 +1,5 @@
 import { test, type Test } from 'tap'
-import type { Collection, Engine, HasId } from '../../plugins/stores/store.js'
+import type { StoreDefinition, Engine, HasId } from '../../plugins/stores/store.js'
 import { newFolder } from './folder.js'
 import { sharedPostgres } from './postgres.js'
 
@@ -34,7 +34,7 @@ export function onEveryEngine (tests: (t: Test, address: Address, engine: string
 }
 
 /** Opens a collection of an engine and starts the engine. */
-export async function opened<T extends HasId> (engine: Engine, collection: Collection<T>) {
+export async function opened<T extends HasId> (engine: Engine, collection: StoreDefinition<T>) {
   const store = engine.open(collection)
   await engine.start()
   return store

@@ -1,7 +1,8 @@
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance } from 'fastify'
-import { StartupError } from '../startup.js'
-import { createAjv, problemsOf } from './validation.js'
+import { StartupError } from './startup.js'
+import { problemsOf } from './schema/problems.js'
+import { createAjv } from './schema/validation.js'
 
 /** What our plugins tell Fastify: their name, and the versions of Fastify that they support, as in package.json. */
 export function metadata (name: string) {

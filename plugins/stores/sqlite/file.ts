@@ -1,7 +1,7 @@
 import { existsSync, rmSync, statSync } from 'node:fs'
 import { mkdir, open, realpath } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { loadOptional, StartupError } from '../startup.js'
+import { loadOptional, StartupError } from '../../startup.js'
 
 /** A connection to a SQLite file: what node:sqlite and libsql have in common. */
 export interface Connection {

@@ -1,6 +1,7 @@
-import { digestOf } from './idempotency.js'
-import { changesStart, quoted, sharedTables, tableOf, type Conditions, type Row, type Table } from './sql-table.js'
-import { maxCountedId, type Collection, type HasId } from './store.js'
+import { digestOf } from '../idempotency.js'
+import { changesStart, sharedTables, type Table } from '../sql/migrations.js'
+import { quoted, tableOf, type Conditions, type Row } from '../sql/table.js'
+import { maxCountedId, type HasId, type StoreDefinition } from '../store.js'
 
 /** The values that a column can have beyond its type. */
 const conditions: Conditions = {
@@ -20,12 +21,12 @@ export const postgresTables = [
 ]
 
 /** The table of a collection, with its types and statements. */
-export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 'seed'>, timeout: number) {
+export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition<T>, 'seed'>, timeout: number) {
   const { name } = collection
   const sqlTable = tableOf(collection, conditions)
   const { table, columns, fields } = sqlTable
   const types = fields.map(({ columnType }) => columnType)
-  const isLocked = `_lock as materialized (select ${lock(name, timeout)})`
+  const lockStep = `_lock as materialized (select ${lock(name, timeout)})`
   // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
   const selected = fields.map(({ column, type }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column).join(', ')
 
@@ -61,7 +62,7 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
 
     /** Deletes the record at a position, if it has not changed since it was read, and is still the first with its id. */
     deleteExpected: statement(`
-      with ${isLocked}
+      with ${lockStep}
       delete from ${table} using _lock where position = $1::bigint and ${table}.xmin::text = $2::text
       and position = (select min(position) from ${table} where id = $3::bigint)`),
 
@@ -85,8 +86,8 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
     const given = [...types, ...isKeyed ? ['text', 'text'] : []]
     const records = isNumbered ? '_numbered' : '_given'
     const keys = isKeyed ? ', _key, _digest' : ''
-    const isInserted = isKeyed ? '_key is null or _key in (select key from _claimed)' : 'true'
-    const insert = `insert into ${table} (${columns}) select ${columns} from ${records} where ${isInserted} order by _place`
+    const insertedOnly = isKeyed ? '_key is null or _key in (select key from _claimed)' : 'true'
+    const insert = `insert into ${table} (${columns}) select ${columns} from ${records} where ${insertedOnly} order by _place`
     // Each record gets the next id that no record has. The counter is locked until the end of the transaction.
     const numbering = `
       , _last as (select last_ids.id from last_ids, _lock where collection = '${name}' for update of last_ids),
@@ -110,16 +111,16 @@ export function postgresTable<T extends HasId> (collection: Omit<Collection<T>, 
         where used.at < $${given.length + 2}::bigint
         returning key
       )`
-    const lastId = `(select max("id") from _numbered where ${isInserted})`
+    const lastId = `(select max("id") from _numbered where ${insertedOnly})`
     return `
-      with ${isLocked},
+      with ${lockStep},
       _given as materialized (
         select given.* from _lock, unnest(${arrays(given)}) with ordinality as given (${columns}${keys}, _place)
       )
       ${isNumbered ? numbering : ''}
       ${isKeyed ? claim : ''}
       ${isNumbered ? `, _counted as (update last_ids set id = greatest(id, ${lastId}) where collection = '${name}')` : ''}
-      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${isInserted} from ${records}` : insert}`
+      ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${insertedOnly} from ${records}` : insert}`
   }
 
   /** Deletes the first records with these ids. The second statement sees the changes of previous holders of the lock. */

@@ -1,12 +1,12 @@
 import { randomInt } from 'node:crypto'
-import { encoderOf } from './fields.js'
-import { digestOf, previousId, memoryKeys } from './idempotency.js'
+import { RecordChangedError } from '../errors.js'
+import { encoderOf } from '../fields.js'
+import { digestOf, previousId, memoryKeys } from '../idempotency.js'
+import { hasId, maxCountedId, nextId, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { segmentedJson } from './segments.js'
-import { RecordChangedError } from './errors.js'
-import { hasId, maxCountedId, nextId, type Collection, type HasId, type NewRecord, type Store } from './store.js'
 
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
-export function memory<T extends HasId> ({ schema, seed }: Pick<Collection<T>, 'schema' | 'seed'>): Required<Store<T>> {
+export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<T>, 'schema' | 'seed'>): Required<Store<T>> {
   const encode = encoderOf(schema)
   const records = segmentedJson()
   const keys = memoryKeys()

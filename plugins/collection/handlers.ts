@@ -1,10 +1,14 @@
-import { Type, type TObject } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { httpError, invalid } from './errors.js'
-import { checkPreconditions, etagOf, hasPreconditions, isExpectedBy, listEtag } from './etags.js'
-import { problemsOf, validatorOf } from './validation.js'
-import { cacheHeaders, setHeaders } from './responses.js'
+import type { PageQuery } from '../../schemas/fields.js'
+import { httpError, invalid } from '../http/errors.js'
+import { checkPreconditions, etagOf, hasPreconditions, isExpectedBy, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
+import { cacheHeaders, setHeaders } from '../http/responses.js'
+import { problemsOf } from '../schema/problems.js'
+import { validatorOf } from '../schema/validation.js'
 import type { HasId, Store } from '../stores/store.js'
+import type { CheckedDefinition } from './definition.js'
+import { sendList } from './pagination.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
 export const CreationHeaders = Type.Object({
@@ -15,11 +19,22 @@ export const CreationHeaders = Type.Object({
   }))
 })
 
-/** Returns the handlers of the requests that change a collection. */
-export function changesOf (store: Store<HasId>, schema: TObject, idSource: 'client' | 'server', idOf: (request: FastifyRequest) => number) {
+/** Returns the handlers of the operations of a collection. */
+export function handlersOf (store: Store<HasId>, { schema, idSource, idParameter }: CheckedDefinition) {
   const validate = validatorOf(schema)
+  const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
+    listRecords (request: FastifyRequest, reply: FastifyReply) {
+      return sendList(request, reply, store, request.query as PageQuery)
+    },
+
+    /** Sends a record, a 304 if the client has it already, or a 404. */
+    getRecord (request: FastifyRequest, reply: FastifyReply) {
+      const found = store.first(idOf(request))
+      return found instanceof Promise ? found.then(record => sendRecord(request, reply, record)) : sendRecord(request, reply, found)
+    },
+
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
     async createRecord (request: FastifyRequest, reply: FastifyReply) {
       const { id, ...fields } = request.body as HasId
@@ -74,6 +89,13 @@ export function changesOf (store: Store<HasId>, schema: TObject, idSource: 'clie
     if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
     return record as HasId
   }
+}
+
+function sendRecord (request: FastifyRequest, reply: FastifyReply, record?: string | null) {
+  if (record === undefined || record === null) throw httpError(404)
+  if (isNotModified(request, reply, etagOf(record))) return sendNotModified(request, reply)
+  setHeaders(request, reply)
+  return record
 }
 
 /**

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
-import type { Row } from './sql-table.js'
-import type { MaybePromise, Page } from './store.js'
+import type { MaybePromise, Page } from '../store.js'
+import type { Row } from './table.js'
 
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
 const shortSize = 1000

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { List, Page } from './store.js'
+import type { List, Page } from '../store.js'
 
 /** A segment takes records until they have so many characters together. */
 const segmentSize = 64 * 1024

@@ -1,18 +1,17 @@
 import { Type, type TSchema } from '@sinclair/typebox'
-import type { FastifyPluginAsync, FastifyRequest, RouteOptions } from 'fastify'
+import type { FastifyPluginAsync, RouteOptions } from 'fastify'
 import fp from 'fastify-plugin'
-import { oneOf, PageQuery, PathId, ref } from '../schemas/fields.js'
+import { oneOf, PageQuery, PathId, ref } from '../../schemas/fields.js'
+import { isStore } from '../host-stores.js'
+import { applyApiDefaults } from '../http/api-defaults.js'
+import { compress } from '../http/compression.js'
+import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
+import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
+import { checkOptions, custom, metadata } from '../plugin.js'
+import { openStore } from '../stores.js'
+import { requiredMethods } from '../stores/store.js'
 import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
-import { applyApiDefaults } from './http/api-defaults.js'
-import { changesOf, CreationHeaders } from './http/changes.js'
-import { compress } from './http/compression.js'
-import { ChangeHeaders, ReadingHeaders, sendRecord } from './http/etags.js'
-import { sendList } from './http/pagination.js'
-import { checkOptions, custom, metadata } from './http/plugin.js'
-import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from './http/responses.js'
-import { openStore } from './stores.js'
-import { isStore } from './stores/host-stores.js'
-import { requiredMethods } from './stores/store.js'
+import { CreationHeaders, handlersOf } from './handlers.js'
 
 export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]: TSchema }>({
   name: Type.String(),
@@ -40,12 +39,11 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
-  const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
-  const changes = changesOf(store, schema, idSource, idOf)
+  const handlers = handlersOf(store, definition)
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
-  const stored = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
-  const isFirst = `If several ${many} have this id, it is the one that was created first.`
+  const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
+  const whichRecord = `If several ${many} have this id, it is the one that was created first.`
 
   const routes: Record<Operation, Omit<RouteOptions, 'url'>> = {
     list: {
@@ -62,16 +60,14 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
         }
       },
       onSend: compress,
-      handler: function listRecords (request, reply) {
-        return sendList(request, reply, store, request.query as PageQuery)
-      }
+      handler: handlers.listRecords
     },
 
     get: {
       method: 'GET',
       schema: {
         summary: `Get one ${one}`,
-        description: isFirst,
+        description: whichRecord,
         params,
         headers: ReadingHeaders,
         response: {
@@ -80,9 +76,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
           ...errorResponses(404, 412)
         }
       },
-      handler: function getRecord (request, reply) {
-        return sendRecord(request, reply, store.first(idOf(request)))
-      }
+      handler: handlers.getRecord
     },
 
     create: {
@@ -99,34 +93,34 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
           ...errorResponses(409, 412, 413, 422)
         }
       },
-      handler: changes.createRecord
+      handler: handlers.createRecord
     },
 
     replace: {
       method: 'PUT',
       schema: {
         summary: `Replace one ${one}`,
-        description: `${isFirst} An id in the body must be that of the path.`,
+        description: `${whichRecord} An id in the body must be that of the path.`,
         params,
         headers: ChangeHeaders,
         body: ref(newSchema),
-        response: stored
+        response: changeResponses
       },
-      handler: changes.replaceRecord
+      handler: handlers.replaceRecord
     },
 
     update: {
       method: 'PATCH',
       schema: {
         summary: `Update one ${one}`,
-        description: `${isFirst} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`,
+        description: `${whichRecord} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`,
         consumes: ['application/merge-patch+json', 'application/json'],
         params,
         headers: ChangeHeaders,
         body: ref(patchSchema),
-        response: stored
+        response: changeResponses
       },
-      handler: changes.updateRecord
+      handler: handlers.updateRecord
     },
 
     delete: {
@@ -141,7 +135,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
           ...errorResponses(404, 412, 413)
         }
       },
-      handler: changes.deleteRecord
+      handler: handlers.deleteRecord
     }
   }
 

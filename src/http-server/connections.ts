@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
-import { checkOptions, metadata, optional } from '../../plugins/http/plugin.js'
+import { checkOptions, metadata, optional } from '../../plugins/plugin.js'
 
 /** The newest response of a connection, and the one before it. */
 export const newestResponse = Symbol('newest response')

@@ -1,10 +1,10 @@
 import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
-import { batch, inParts } from './batch.js'
-import { rejected, StoreUnavailableError } from './errors.js'
-import { literal, type Row } from './sql-table.js'
-import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './sqlite-file.js'
-import type { EngineOptions } from './store.js'
+import { batch, inParts } from '../batch.js'
+import { rejection, StoreUnavailableError } from '../errors.js'
+import { literal, type Row } from '../sql/table.js'
+import type { EngineOptions } from '../store.js'
+import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './file.js'
 
 /** Time that SQLite itself waits while another connection writes, in milliseconds. It blocks the process, so it is short. */
 const busyTimeout = 10
@@ -36,7 +36,7 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
   /** Executes writes in one transaction, in order. */
   const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
     return inTransaction(() => part.map(({ run }) => attempt(run))).catch(error => {
-      throw kindOf(error) === 'rejection' ? rejected(/constraint failed: (.+)/.exec(error.message)?.[1]) : failure(error)
+      throw kindOf(error) === 'rejection' ? rejection(/constraint failed: (.+)/.exec(error.message)?.[1]) : failure(error)
     })
   }), { sizeOf: ({ size }) => size })
 

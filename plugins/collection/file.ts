@@ -1,12 +1,13 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import addFormats from 'ajv-formats'
-import { ErrorBody, InvalidRequest, Problem } from '../schemas/errors.js'
-import { schemaName } from '../schemas/fields.js'
-import { CollectionOptions } from './collection.js'
+import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
+import { schemaName } from '../../schemas/fields.js'
+import { problemsOf } from '../schema/problems.js'
+import { createAjv, sharedAjv } from '../schema/validation.js'
+import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
+import { readObject, StartupError } from '../startup.js'
 import { checkDefinition, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition } from './definition.js'
-import { createAjv, mapSchema, pointer, problemsOf, sharedAjv } from './http/validation.js'
-import { readObject, StartupError } from './startup.js'
-import { targetsIn } from './stores/fields.js'
+import { CollectionOptions } from './routes.js'
 
 const dialect = 'https://json-schema.org/draft/2020-12/schema'
 
@@ -128,7 +129,7 @@ function problemsOfRecursion (schema: TSchema): Problems {
 
 /** Patterns that clients could keep the service busy with. */
 async function problemsOfPatterns (schema: TSchema) {
-  const { isLinear } = await import('./http/patterns.js')
+  const { isLinear } = await import('../schema/patterns.js')
   return collect(schema, (part, path) => [
     ...part.pattern === undefined ? [] : [{ path: `${path}/pattern`, pattern: part.pattern }],
     ...Object.keys({ ...part.patternProperties }).map(pattern => ({ path: `${path}/patternProperties${pointer(pattern)}`, pattern }))

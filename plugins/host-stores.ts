@@ -1,17 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { schemaName } from '../../schemas/fields.js'
-import type { Item } from '../../schemas/item.js'
-import type { User } from '../../schemas/user.js'
-import { StartupError } from '../startup.js'
-import { fieldsOf } from './fields.js'
-import { requiredMethods, type Collection, type HasId, type MaybePromise, type Store } from './store.js'
-
-/** The records of the collections, by the name of the collection. */
-export interface Records {
-  items: Item
-  users: User
-}
+import { schemaName } from '../schemas/fields.js'
+import type { Records } from './definitions.js'
+import { StartupError } from './startup.js'
+import { fieldsOf } from './stores/fields.js'
+import { requiredMethods, type HasId, type MaybePromise, type Store, type StoreDefinition } from './stores/store.js'
 
 /** Stores by the name of their collection. A host can provide its own. */
 export type OwnStores<R extends { [K in keyof R]: HasId } = Records> = { [K in keyof R]: Store<R[K]> }
@@ -19,7 +12,7 @@ export type OwnStores<R extends { [K in keyof R]: HasId } = Records> = { [K in k
 /** The decorator `stores`: the stores of the registered collections. */
 export type Stores<R extends { [K in keyof R]: HasId } = Records> = OwnStores<R> & {
   /** Opens the store of a collection. Later calls return the same store. */
-  open<T extends HasId> (collection: Collection<T>): Promise<Store<T>>
+  open<T extends HasId> (collection: StoreDefinition<T>): Promise<Store<T>>
 }
 
 /** Where a host stores data: in the stores of another scope, in its own, or in those of each request. */
@@ -30,17 +23,17 @@ export function hostStores (app: FastifyInstance, given: HostStores) {
   if (typeof Reflect.get(given, 'open') === 'function') return given
   return {
     ...typeof given !== 'function' && given,
-    async open<T extends HasId> (collection: Collection<T>) {
+    async open<T extends HasId> (collection: StoreDefinition<T>) {
       const { name } = collection
       const select = (stores: object) => (stores as Record<string, Store<T>>)[name] ?? missing(name)
       if (typeof given === 'function') return storeOfRequest(app, async request => select(await given(request)))
-      return assertSameCollection(collection, select(given))
+      return assertSameSchema(collection, select(given))
     }
   }
 }
 
 /** Returns a store that a host has provided for a collection, unless it is the store of another collection. */
-export function assertSameCollection<T extends HasId> ({ name, schema }: Collection<T>, store: Store<T>) {
+export function assertSameSchema<T extends HasId> ({ name, schema }: StoreDefinition<T>, store: Store<T>) {
   if (!isStore(store)) missing(name)
   if (store.schema && JSON.stringify(fieldsOf(store.schema)) !== JSON.stringify(fieldsOf(schema))) {
     throw new StartupError(`The option store has a store of ${schemaName(store.schema.$id) || 'other'} records for the collection ${name}.`)

@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/fields.js'
-import { invalid } from './errors.js'
-import { isNotModified, listEtag, sendNotModified } from './etags.js'
-import { setHeaders } from './responses.js'
+import { invalid } from '../http/errors.js'
+import { isNotModified, listEtag, sendNotModified } from '../http/etags.js'
+import { setHeaders } from '../http/responses.js'
 import type { HasId, List, Store } from '../stores/store.js'
 
 /** Sends the whole collection or, if there is a limit, a page with a link to the next one. */

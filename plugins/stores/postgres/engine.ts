@@ -1,14 +1,15 @@
 import { Readable } from 'node:stream'
 import type pg from 'pg'
-import { StartupError } from '../startup.js'
-import { batch, inParts } from './batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, RecordChangedError, rejected } from './errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from './idempotency.js'
-import { codeOf, connectPostgres } from './postgres-connections.js'
-import { postgresTable, postgresTables, probe, statement } from './postgres-statements.js'
-import { pageReader } from './sql-lists.js'
-import { migrate, type Row, type Table } from './sql-table.js'
-import { hasId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
+import { StartupError } from '../../startup.js'
+import { batch, inParts } from '../batch.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, RecordChangedError, rejection } from '../errors.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from '../idempotency.js'
+import { pageReader } from '../sql/lists.js'
+import { migrate, type Table } from '../sql/migrations.js'
+import type { Row } from '../sql/table.js'
+import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { codeOf, connectPostgres } from './connections.js'
+import { postgresTable, postgresTables, probe, statement } from './statements.js'
 
 /** A call of `append`. A record with a key has a digest. */
 type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
@@ -31,7 +32,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
   return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
 
-  function open<T extends HasId> (collection: Collection<T>): Required<Store<T>> {
+  function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { schema, seed } = collection
     const table = postgresTable(collection, timeout)
     const selectShort = async (...values: number[]) => (await read({ ...table.selectPiece, values })).rows
@@ -68,7 +69,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const changed = firsts.flatMap((call, n) => {
           const row = rows[n]
           try {
-            if (row && isSame(row, tried.get(call))) throw rejected()
+            if (row && isSame(row, tried.get(call))) throw rejection()
             if (row) return { call, row, record: table.checkText(call.change(table.encodeRow(row))) }
             outcomes.set(call, undefined)
           } catch (error) {
@@ -131,7 +132,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     async function removeExpected (id: number, isExpected: (record: string) => boolean, tried?: Row): Promise<boolean> {
       const [row] = await firstRows([id])
       if (row === undefined) return false
-      if (isSame(row, tried)) throw rejected()
+      if (isSame(row, tried)) throw rejection()
       if (!isExpected(table.encodeRow(row))) throw new RecordChangedError()
       const { rowCount } = await write({ ...table.deleteExpected, values: [...row.slice(-2), id] })
       return rowCount === 1 || removeExpected(id, isExpected, row)

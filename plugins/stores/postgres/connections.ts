@@ -1,12 +1,12 @@
 import { connect as connectSocket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { loadOptional, StartupError } from '../startup.js'
-import { NotStorableError, rejected, StoreUnavailableError } from './errors.js'
-import { stalledListTimeouts } from './sql-lists.js'
-import type { Row } from './sql-table.js'
-import type { EngineOptions } from './store.js'
-import { lock } from './postgres-statements.js'
+import { loadOptional, StartupError } from '../../startup.js'
+import { NotStorableError, rejection, StoreUnavailableError } from '../errors.js'
+import { stalledListTimeouts } from '../sql/lists.js'
+import type { Row } from '../sql/table.js'
+import type { EngineOptions } from '../store.js'
+import { lock } from './statements.js'
 
 /** A client with the properties that the types of pg do not have. */
 type BackendClient = pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }
@@ -71,7 +71,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
   /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
   function write (config: pg.QueryConfig, onStart?: (client: BackendClient) => void) {
-    return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? rejected(error.constraint) : error))
+    return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? rejection(error.constraint) : error))
   }
 
   /** Ends a statement that waits for a lock, and is therefore not committing. Closing its connection would not end it. */

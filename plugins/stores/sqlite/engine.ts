@@ -1,9 +1,10 @@
-import { RecordChangedError } from './errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from './idempotency.js'
-import { pageReader } from './sql-lists.js'
-import { changesStart, migrate, quoted, sharedTables, tableOf, type Conditions, type Row, type Table } from './sql-table.js'
-import { connectSqlite } from './sqlite-connections.js'
-import { hasId, maxCountedId, nextId, type Collection, type Engine, type EngineOptions, type HasId, type NewRecord, type Store } from './store.js'
+import { RecordChangedError } from '../errors.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from '../idempotency.js'
+import { pageReader } from '../sql/lists.js'
+import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
+import { quoted, tableOf, type Conditions, type Row } from '../sql/table.js'
+import { hasId, maxCountedId, nextId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { connectSqlite } from './connections.js'
 
 /** SQLite stores values of any type in a column, unless a condition prevents it. */
 const conditions: Conditions = {
@@ -29,7 +30,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
 
   return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
 
-  function open<T extends HasId> (collection: Collection<T>): Required<Store<T>> {
+  function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { name, schema, seed } = collection
     const {
       table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, tableWith, pieceSelection, endSelection, sizeSelection, versionSelection

@@ -1,9 +1,11 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
-import { Id, safeBounds, schemaId, schemaName } from '../schemas/fields.js'
-import { mapSchema, pointer, problemsOf, validatorOf } from './http/validation.js'
-import { StartupError } from './startup.js'
-import type { HasId, MaybePromise, Store } from './stores/store.js'
+import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
+import { problemsOf } from '../schema/problems.js'
+import { validatorOf } from '../schema/validation.js'
+import { mapSchema, pointer } from '../schema/walk.js'
+import { StartupError } from '../startup.js'
+import type { HasId, MaybePromise, Store } from '../stores/store.js'
 
 /** What clients can do with a collection. */
 export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const

@@ -1,0 +1,31 @@
+import type { TSchema } from '@sinclair/typebox'
+
+/** The keywords that contain a schema or a list of schemas, and those that contain schemas by name. */
+const nested = [
+  'additionalItems', 'additionalProperties', 'allOf', 'anyOf', 'contains', 'else', 'if', 'items', 'not', 'oneOf', 'prefixItems', 'propertyNames',
+  'then', 'unevaluatedItems', 'unevaluatedProperties'
+]
+const named = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
+
+/** Changes a schema and all schemas in it. The path of each is a JSON Pointer. */
+export function mapSchema<T extends object> (schema: T, change: (schema: TSchema, path: string) => object, path = ''): TSchema {
+  const map = (value: unknown, ...names: unknown[]) =>
+    typeof value === 'object' && value !== null ? mapSchema(value, change, path + names.map(pointer).join('')) : value
+  const entries = Object.entries(schema).map(([keyword, value]) => {
+    if (nested.includes(keyword)) return [keyword, Array.isArray(value) ? value.map((schema, n) => map(schema, keyword, n)) : map(value, keyword)]
+    if (named.includes(keyword)) return [keyword, Object.fromEntries(Object.entries(Object(value)).map(([name, schema]) => [name, map(schema, keyword, name)]))]
+    return [keyword, value]
+  })
+  return change(Object.fromEntries(entries), path) as TSchema
+}
+
+/** A property as a part of a JSON Pointer. */
+export function pointer (property: unknown) {
+  return `/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`
+}
+
+/** The schemas that a reference in a schema can have as its target. */
+export function targetsIn (schema: TSchema) {
+  return new Map(['$defs', 'definitions'].flatMap(keyword =>
+    Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
+}
