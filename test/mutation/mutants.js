@@ -5,7 +5,7 @@
 const http = { engines: 'memory', tests: ['test/collections.test.ts', 'test/own-collections.test.ts', 'test/http/errors.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/security/injection.test.ts', 'test/src/plugin.test.ts', 'test/src/logger.test.ts', 'test/stores/outages.test.ts', 'test/src/requests.test.ts', 'test/guards/rate-limit.test.ts'] }
 const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/stores/memory.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts'] }
 const caching = { engines: 'memory', tests: ['test/http/caching.test.ts'] }
-const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts'] }
+const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts', 'test/stores/processes.test.ts'] }
 
 export const mutants = [
   // Validation
