@@ -50,11 +50,10 @@ export function storeOfRequest<T extends HasId> (app: FastifyInstance, storeFor:
   const store = () => stores.getStore() ?? missing('of a request')
   return {
     append: (...args) => store().append(...args),
+    change: (...args) => store().change(...args),
     first: id => store().first(id),
     list: () => store().list(),
     page: (...args) => store().page(...args),
-    removeFirst: (...args) => store().removeFirst(...args),
-    replaceFirst: (...args) => (store().replaceFirst ?? missingMethod)(...args),
     size: () => store().size(),
     version: () => store().version?.()
   }
@@ -62,11 +61,6 @@ export function storeOfRequest<T extends HasId> (app: FastifyInstance, storeFor:
 
 function missing (name: string): never {
   throw new StartupError(`The option store has no store for the collection ${name}.`)
-}
-
-/** Fails because a store cannot replace records. */
-export function missingMethod (): never {
-  throw new StartupError('The operations replace and update need a store with the method replaceFirst.')
 }
 
 export function isStore (value: unknown) {

@@ -5,7 +5,7 @@ import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
 import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
 import type { Records } from './definitions.js'
-import { assertSameSchema, hostStores, missingMethod, storeOfRequest, type HostStores, type Stores } from './host-stores.js'
+import { assertSameSchema, hostStores, storeOfRequest, type HostStores, type Stores } from './host-stores.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkOptions, custom, metadata, optional, ownDecorator } from './plugin.js'
@@ -123,9 +123,7 @@ export default stores
 export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']): Promise<Store<HasId>> {
   if (typeof given === 'function') return storeOfRequest(app, given)
   if (given === undefined && !ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
-  const store = given === undefined ? await app.getDecorator<Stores>('stores').open(collection) : assertSameSchema(collection, given)
-  if (!store.replaceFirst && collection.operations.some(operation => operation === 'replace' || operation === 'update')) missingMethod()
-  return store
+  return given === undefined ? app.getDecorator<Stores>('stores').open(collection) : assertSameSchema(collection, given)
 }
 
 async function orStartupError<T> (open: () => Promise<T>) {

@@ -2,7 +2,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { PageQuery } from '../../schemas/fields.js'
 import { httpError, invalid } from '../http/errors.js'
-import { checkPreconditions, etagOf, hasPreconditions, isExpectedBy, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
+import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { problemsOf } from '../schema/problems.js'
 import { validatorOf } from '../schema/validation.js'
@@ -62,7 +62,7 @@ export function handlersOf (store: Store<HasId>, { schema, idSource, idParameter
     },
 
     async deleteRecord (request: FastifyRequest, reply: FastifyReply) {
-      if (!await store.removeFirst(idOf(request), isExpectedBy(request))) throw httpError(404)
+      await change(request, () => undefined)
       setHeaders(request, reply, cacheHeaders)
       return reply.code(204).send(undefined)
     }
@@ -73,14 +73,19 @@ export function handlersOf (store: Store<HasId>, { schema, idSource, idParameter
     const id = idOf(request)
     if (!Number.isSafeInteger(id)) throw httpError(404)
     if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
-    const change = changeOf(request.body, id)
-    const json = await store.replaceFirst?.(id, current => {
-      checkPreconditions(request, etagOf(current))
-      return change(current)
-    })
-    if (!json) throw httpError(404)
+    const json = await change(request, changeOf(request.body, id))
     setHeaders(request, reply)
     reply.header('etag', etagOf(json))
+    return json
+  }
+
+  /** Replaces or removes the first record with this id, if it meets the preconditions of the request. */
+  async function change (request: FastifyRequest, changeOf: (current: string) => HasId | undefined) {
+    const json = await store.change(idOf(request), current => {
+      if (hasPreconditions(request)) checkPreconditions(request, etagOf(current))
+      return changeOf(current)
+    })
+    if (!json) throw httpError(404)
     return json
   }
 

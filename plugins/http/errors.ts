@@ -16,7 +16,6 @@ const storeErrors: Record<string, { status: number, detail?: string }> = {
   ERR_NO_ID_LEFT: { status: 503, detail: 'No more ids can be generated' },
   ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
   ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
-  ERR_RECORD_CHANGED: { status: 412, detail: details[412] },
   ERR_NOT_STORABLE: { status: 400 }
 }
 

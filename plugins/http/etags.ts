@@ -29,11 +29,6 @@ export function listEtag (version?: string) {
   return version === undefined ? undefined : `W/"${version}"`
 }
 
-/** Returns a function that tells a store whether a record meets the preconditions of a request, if there are any. */
-export function isExpectedBy (request: FastifyRequest) {
-  return hasPreconditions(request) ? (record: string) => evaluate(request, etagOf(record)) === 'proceed' : undefined
-}
-
 export function hasPreconditions ({ headers }: FastifyRequest) {
   return headers['if-match'] !== undefined || headers['if-none-match'] !== undefined
 }

@@ -22,11 +22,6 @@ export class IdempotencyKeyReusedError extends Error {
   readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
 }
 
-/** The record is not the expected one. It becomes a 412. */
-export class RecordChangedError extends Error {
-  readonly code = 'ERR_RECORD_CHANGED'
-}
-
 /** The engine cannot store a record. `path` is a JSON Pointer to the field, `message` says what it must be. It becomes a 400. */
 export class NotStorableError extends Error {
   readonly code = 'ERR_NOT_STORABLE'

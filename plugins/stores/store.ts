@@ -27,16 +27,11 @@ export interface Store<T extends HasId> {
   /** Returns at most `limit` records after this position. */
   page (limit: number, after?: number): MaybePromise<Page>
   /**
-   * Removes the first record with this id and returns whether there was one. If `isExpected` returns false for it, the call
-   * fails with `RecordChangedError`, and nothing is removed.
+   * Replaces the first record with this id by what `change` returns for it, in the same place of the list, or removes it if
+   * that is `undefined`. Returns the new or the removed record. No other change of the record happens in between; `change`
+   * may be called several times. If it throws, nothing is changed.
    */
-  removeFirst (id: number, isExpected?: (record: string) => boolean): MaybePromise<boolean>
-  /**
-   * Replaces the first record with this id by what `change` returns for it, in the same place of the list, and returns the
-   * new record. No other change of the record happens in between; `change` may be called several times. If it throws, nothing
-   * is replaced. Without this method, records cannot be replaced or updated.
-   */
-  replaceFirst? (id: number, change: (record: string) => T): MaybePromise<string | undefined | null>
+  change (id: number, change: (current: string) => T | undefined): MaybePromise<string | undefined | null>
   /** Returns the number of records. It may stop counting at 10,001. */
   size (): MaybePromise<number>
   /** Returns a text that is different after each change of the collection. Without it, lists have no ETag. */
@@ -44,7 +39,7 @@ export interface Store<T extends HasId> {
 }
 
 /** The names of the methods that every store has. */
-export const requiredMethods = ['append', 'first', 'list', 'page', 'removeFirst', 'size'] as const satisfies (keyof Store<HasId>)[]
+export const requiredMethods = ['append', 'change', 'first', 'list', 'page', 'size'] as const satisfies (keyof Store<HasId>)[]
 
 /** A JSON array of records. */
 export type List = string | Buffer | Readable

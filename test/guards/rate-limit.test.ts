@@ -192,7 +192,7 @@ test('while the event loop is delayed, the API answers 503 at once, and the prob
 
 test('a host can register each guard separately', async t => {
   const own: Store<{ id: number }> = {
-    append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]', next: 0 }), removeFirst: () => false, size: () => 1
+    append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]', next: 0 }), change: () => undefined, size: () => 1
   }
   const app = helper.host(t)
   await app.register(metrics, { port: 0 })

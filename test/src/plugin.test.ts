@@ -228,7 +228,7 @@ test('a store can be asynchronous', async t => {
     first: id => later(id === 7 ? JSON.stringify(item) : undefined),
     list: () => later(Buffer.from(JSON.stringify([item]))),
     page: () => later({ list: '[]' }),
-    removeFirst: () => later(false),
+    change: () => later(undefined),
     size: () => later(1)
   }
   app.register(collection, { ...items, prefix: '/items', store: slow })
@@ -310,7 +310,7 @@ test('unknown options are ignored, as a host may pass the same ones to all plugi
 test('invalid options are rejected at registration, with all problems in one message', async t => {
   for (const [plugin, options, message] of [
     [itemsUsers, { idSource: 'sever', store: 5, databasePoolSize: 1 }, 'itemsUsers: store must be a string, an object with stores, or a function. databasePoolSize must be at least 2. idSource must be one of client, server.'],
-    [collection, { ...users, store: {} }, 'collection: store must be a store with the methods append, first, list, page, removeFirst, size, or a function.'],
+    [collection, { ...users, store: {} }, 'collection: store must be a store with the methods append, change, first, list, page, size, or a function.'],
     [exported.auth, { tokens: 'sesame', check: true }, 'auth: tokens must be an array. check must be a function.'],
     [exported.rateLimit, { redis: 'localhost' }, 'rateLimit: max is required. redis must be a URL such as redis://host:6379.'],
     [docs, { document: 'openapi.json', redoc: true, title: '' }, 'docs: title must not be empty. document must be a path such as /openapi.json. redoc must be a path such as /redoc, or false.']
@@ -339,7 +339,7 @@ test('an invalid store address is rejected, and the own stores of a host are use
   await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {
     message: 'The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.'
   })
-  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]' }), removeFirst: () => false, size: () => 1 }
+  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]' }), change: () => undefined, size: () => 1 }
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
   t.equal((await app.inject('/api/items')).body, '[3]')

@@ -35,7 +35,7 @@ test('a memory store releases the memory of deleted records', async t => {
     const store = empty()
     for (let id = 0; id < records; id++) store.append(item(id, nameOf(id)))
     const full = await memoryUsed()
-    for (let id = 0; id < records; id++) if (!kept(id)) store.removeFirst(id)
+    for (let id = 0; id < records; id++) if (!kept(id)) store.change(id, () => undefined)
     const after = await memoryUsed()
     t.ok(full - before > 8000, `${full - before} KB for ${records} records`)
     t.ok(after - before < 2000, `${after - before} KB for 250 records`)
@@ -49,7 +49,7 @@ test('a list has few pieces, also after most of its records were deleted', async
   for (const order of [ids, ids.toReversed()]) {
     const store = empty()
     for (const id of ids) store.append(item(id, 'x'.repeat(10_000)))
-    for (const id of order) if (id % 7 !== 3) store.removeFirst(id)
+    for (const id of order) if (id % 7 !== 3) store.change(id, () => undefined)
     const pieces = await (store.list() as Readable).toArray()
     t.equal(JSON.parse(pieces.join('')).length, 120)
     t.ok(pieces.length < 70, `${pieces.length} pieces`)
@@ -60,7 +60,7 @@ test('records that are deleted in the order of their creation leave a valid list
   const store = empty()
   for (let id = 0; id < 5000; id++) store.append(item(id))
   for (let id = 0; id < 5000; id++) {
-    store.removeFirst(id)
+    store.change(id, () => undefined)
     if (id % 100 === 0) t.equal(JSON.parse(await text(Readable.from(await store.list()))).length, 4999 - id)
   }
 
@@ -68,7 +68,7 @@ test('records that are deleted in the order of their creation leave a valid list
   const before = await memoryUsed()
   for (let n = 0; n < 200_000; n++) {
     store.append(item(1))
-    store.removeFirst(1)
+    store.change(1, () => undefined)
   }
   const after = await memoryUsed()
   t.ok(after - before < 2000, `${after - before} KB`)
@@ -99,7 +99,7 @@ test('lists and cursors stay valid while records around them are deleted', async
     // some rounds delete at random, some a whole range
     const gone = new Set(model.filter(({ id }) => round % 3 === 2 ? id % 6000 < 5500 : random(100) < 85).map(({ id }) => id))
     const order = round % 2 ? [...gone].reverse() : [...gone]
-    t.ok(order.every(id => store.removeFirst(id)))
+    t.ok(order.every(id => store.change(id, () => undefined)))
     model = model.filter(({ id }) => !gone.has(id))
 
     for (const { cursor, lastId } of cursors) {

@@ -265,10 +265,10 @@ onPostgres('a change that a trigger skips is rejected, and others are made', asy
     create function skip() returns trigger language plpgsql as 'begin return null; end';
     create trigger redundant before update on things for each row execute function suppress_redundant_updates_trigger();
     create trigger skip before delete on things for each row execute function skip()`, url)
-  const [same, other] = await Promise.allSettled([store.replaceFirst(1, () => item(1)), store.replaceFirst(2, () => item(2, 5))])
+  const [same, other] = await Promise.allSettled([store.change(1, () => item(1)), store.change(2, () => item(2, 5))])
   t.match(same, { reason: { code: 'ERR_NOT_STORABLE' } })
   t.match(other, { value: JSON.stringify(item(2, 5)) })
-  await t.rejects(async () => store.removeFirst(1, () => true), { code: 'ERR_NOT_STORABLE' })
+  await t.rejects(async () => store.change(1, () => undefined), { code: 'ERR_NOT_STORABLE' })
 })
 
 onPostgres('writes that wait for a lock of another program are ended when they have been answered', async (t, server) => {
@@ -281,7 +281,7 @@ onPostgres('writes that wait for a lock of another program are ended when they h
   await holder.connect()
   await holder.query('begin; lock table things in exclusive mode')
   for (let n = 0; n < 3; n++) {
-    await t.rejects(async () => store.replaceFirst(1, () => item(1, n)), unavailable)
+    await t.rejects(async () => store.change(1, () => item(1, n)), unavailable)
     await t.rejects(async () => store.append(item(2)), unavailable)
     await t.rejects(async () => engine.check(), unavailable)
   }
@@ -329,18 +329,12 @@ onPostgres('a DELETE beside one with If-Match deletes the next user with the id'
   await holder.connect()
   await holder.query('begin; select from users where id = 7 for update')
   const conditional = app.inject({ method: 'DELETE', url: '/api/users/7', headers: { 'if-match': etag } })
-  await waiting(1)
   const other = app.inject({ method: 'DELETE', url: '/api/users/7' })
-  await waiting(2)
+  await until(async () => (await server.query("select from pg_stat_activity where wait_event_type = 'Lock'", url)).length === 1)
   await holder.query('commit')
   await holder.end()
   t.same((await Promise.all([conditional, other])).map(({ statusCode }) => statusCode), [204, 204])
   t.equal((await app.inject('/api/users/7')).statusCode, 404)
-
-  /** Waits until so many statements wait for a lock. */
-  async function waiting (count: number) {
-    await until(async () => (await server.query("select from pg_stat_activity where wait_event_type = 'Lock'", url)).length === count)
-  }
 })
 
 onPostgres('a key that two instances use at the same time creates one record, and a key that cannot be stored is in use', async (t, server) => {

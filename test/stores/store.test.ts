@@ -42,7 +42,7 @@ onEveryEngine((t, address) => {
     const large = [200_000, 64 * 1024, 64 * 1024 - 64, 1, 1_000_000].map((length, n) => item(-n, 'x'.repeat(length)))
     await Promise.all(large.map(record => store.append(record)))
     t.equal(await store.first(-1), JSON.stringify(large[1]))
-    await store.replaceFirst(0, () => item(0, 'x'.repeat(70_000)))
+    await store.change(0, () => item(0, 'x'.repeat(70_000)))
     model[0] = item(0, 'x'.repeat(70_000))
     t.ok(await read(store.list()) === JSON.stringify([...model, ...large]))
   })
@@ -59,7 +59,7 @@ test('in memory, a list is built once between two changes, and is a stream if it
 })
 
 const minimal = (seed: Sample[]): Store<Sample> => {
-  const { replaceFirst, version, append, ...store } = memory<Sample>({ schema: Sample, seed })
+  const { version, append, ...store } = memory<Sample>({ schema: Sample, seed })
   const inUse = new Set<string>()
   return {
     ...store,
@@ -101,7 +101,7 @@ test('appending, finding and removing do not slow down as the collection grows',
           const id = idOf(size - 1 - n)
           store.append(item(id, 'y'))
           store.first(id)
-          store.removeFirst(id)
+          store.change(id, () => undefined)
         }
         return performance.now() - start
       }))

@@ -1,5 +1,4 @@
 import { randomInt } from 'node:crypto'
-import { RecordChangedError } from '../errors.js'
 import { encoderOf } from '../fields.js'
 import { digestOf, previousId, memoryKeys } from '../idempotency.js'
 import { hasId, maxCountedId, nextId, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
@@ -24,11 +23,10 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
   return {
     schema,
     append,
+    change,
     first,
     list: records.list,
     page: (limit, after = 0) => records.page(limit, after),
-    removeFirst,
-    replaceFirst,
     size: () => size,
     version: () => `${instance}-${changes}`
   }
@@ -71,20 +69,20 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
     return position === undefined ? undefined : records.at(position)
   }
 
-  function replaceFirst (id: number, change: (record: string) => T) {
+  function change (id: number, changeOf: (current: string) => T | undefined) {
     const position = firstById.get(id)
     if (position === undefined) return
-    const json = encode(change(records.at(position)))
+    const current = records.at(position)
+    const record = changeOf(current)
+    const json = record && encode(record)
     records.change(position, json)
     changes++
-    return json
+    if (!json) forget(id, position)
+    return json ?? current
   }
 
-  function removeFirst (id: number, isExpected?: (record: string) => boolean) {
-    const position = firstById.get(id)
-    if (position === undefined) return false
-    if (isExpected?.(records.at(position)) === false) throw new RecordChangedError()
-    records.change(position)
+  /** Makes the next record with this id the first one. */
+  function forget (id: number, position: number) {
     const next = nextAfter.get(position)
     if (next === undefined) {
       firstById.delete(id)
@@ -94,7 +92,5 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
       nextAfter.delete(position)
     }
     size--
-    changes++
-    return true
   }
 }

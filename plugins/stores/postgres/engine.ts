@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type pg from 'pg'
 import { StartupError } from '../../startup.js'
 import { batch, inParts } from '../batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, RecordChangedError, rejection } from '../errors.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from '../idempotency.js'
 import { pageReader } from '../sql/lists.js'
 import { migrate, type Table } from '../sql/migrations.js'
@@ -14,8 +14,8 @@ import { postgresTable, postgresTables, probe, statement } from './statements.js
 /** A call of `append`. A record with a key has a digest. */
 type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
 
-/** A call of `replaceFirst`. */
-type Replacement<T extends HasId> = { id: number, change (record: string): T }
+/** A call of `change`. */
+type Change<T extends HasId> = { id: number, change (current: string): T | undefined }
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
@@ -51,17 +51,9 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return (await firstRows(part)).map(row => row && table.encodeRow(row))
     }), { concurrency: 2 })
 
-    const deleteFirst = batch<number, boolean>(ids => inParts(ids, async function deleteAll (part) {
-      const deleted = (await write({ text: table.deletion(part) })).rows.flat()
-      return part.map(id => {
-        const n = deleted.indexOf(id)
-        return n >= 0 && deleted.splice(n, 1).length === 1
-      })
-    }))
-
-    const replaceFirst = batch(async function replaceAll (calls: Replacement<T>[]) {
-      const outcomes = new Map<Replacement<T>, string | undefined | Error>()
-      const tried = new Map<Replacement<T>, Row>()
+    const change = batch(async function changeAll (calls: Change<T>[]) {
+      const outcomes = new Map<Change<T>, string | undefined | Error>()
+      const tried = new Map<Change<T>, Row>()
       // A call is left over if another one has changed its record meanwhile, in this batch or on another instance.
       for (let left = calls; left.length > 0; left = calls.filter(call => !outcomes.has(call))) {
         const firsts = left.filter(({ id }, n) => left.findIndex(call => call.id === id) === n)
@@ -70,21 +62,24 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
           const row = rows[n]
           try {
             if (row && isSame(row, tried.get(call))) throw rejection()
-            if (row) return { call, row, record: table.checkText(call.change(table.encodeRow(row))) }
+            if (row) {
+              const current = table.encodeRow(row)
+              const record = call.change(current)
+              return { call, row, record, json: record ? table.encode(table.checkText(record)) : current }
+            }
             outcomes.set(call, undefined)
           } catch (error) {
             outcomes.set(call, error as Error)
           }
           return []
         })
-        const replaced = await inParts(changed, async part => {
-          const positions = part.map(({ row }) => row.at(-2))
-          const { rows } = await write({ ...table.replace, values: [...columnsOf(part), positions, part.map(({ row }) => row.at(-1))] })
-          const replaced = new Set(rows.flat())
-          return part.map(({ row, record }) => replaced.has(row.at(-2)) ? table.encode(record) : undefined)
+        const written = await inParts(changed, async part => {
+          const { rows } = await write({ ...table.change, values: [...columnsOf(part), ...[-2, -1].map(n => part.map(({ row }) => row.at(n))), part.map(({ record }) => !record)] })
+          const positions = new Set(rows.flat())
+          return part.map(({ row, json }) => positions.has(row.at(-2)) ? json : undefined)
         })
         for (const [n, { call, row }] of changed.entries()) {
-          if (replaced[n] !== undefined) outcomes.set(call, replaced[n])
+          if (written[n] !== undefined) outcomes.set(call, written[n])
           tried.set(call, row)
         }
       }
@@ -104,8 +99,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         { text: table.insertion(true, true), values: [...columnsOf([], true), 0, 0] },
         { ...table.selectPiece, values: [0, 1] },
         table.selectVersion,
-        { ...table.replace, values: [...columnsOf([]), [], []] },
-        { ...table.deleteExpected, values: [0, '', 0] }
+        { ...table.change, values: [...columnsOf([]), [], [], []] }
       ]
     })
 
@@ -115,8 +109,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       list: async () => (await page(Infinity)).list,
       page,
-      replaceFirst: async (id, change) => Number.isSafeInteger(id) ? withTimeout(replaceFirst({ id, change })) : undefined,
-      removeFirst: async (id, isExpected) => Number.isSafeInteger(id) && withTimeout(isExpected ? removeExpected(id, isExpected) : deleteFirst(id)),
+      change: async (id, changeOf) => Number.isSafeInteger(id) ? withTimeout(change({ id, change: changeOf })) : undefined,
       size: async () => Number((await withTimeout(read({ text: table.sizeSelection }))).rows[0]),
       version: () => withTimeout(readVersion(undefined))
     }
@@ -126,16 +119,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       const { rows } = await read({ ...table.selectFirsts, values: [ids] })
       const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
       return ids.map((_, n) => byPlace.get(n + 1))
-    }
-
-    /** Removes the first record with this id if it is the expected one. If another call changes it meanwhile, it looks again. */
-    async function removeExpected (id: number, isExpected: (record: string) => boolean, tried?: Row): Promise<boolean> {
-      const [row] = await firstRows([id])
-      if (row === undefined) return false
-      if (isSame(row, tried)) throw rejection()
-      if (!isExpected(table.encodeRow(row))) throw new RecordChangedError()
-      const { rowCount } = await write({ ...table.deleteExpected, values: [...row.slice(-2), id] })
-      return rowCount === 1 || removeExpected(id, isExpected, row)
     }
 
     async function page (limit: number, after?: number) {
@@ -189,8 +172,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }
 
     /** The columns of records as arrays, with a column for the keys and one for the digests. */
-    function columnsOf (inserts: Insert<T>[], isKeyed = false): unknown[][] {
-      const rows = inserts.map(({ record, key, digest }) => [...table.valuesOf(record), key, digest])
+    function columnsOf (inserts: { record?: object, key?: string, digest?: string }[], isKeyed = false): unknown[][] {
+      const rows = inserts.map(({ record = {}, key, digest }) => [...table.valuesOf(record), key, digest])
       return Array.from({ length: table.fields.length + (isKeyed ? 2 : 0) }, (_, n) => rows.map(row => row[n]))
     }
   }

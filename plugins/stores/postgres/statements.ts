@@ -40,7 +40,6 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
       `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
     ),
 
-    deletion,
     insertion,
     encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) =>
       fields[n]?.type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value)),
@@ -54,17 +53,15 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
     selectEnd: statement(sqlTable.endSelection('$1::bigint', '$2::int')),
     selectVersion: statement(sqlTable.versionSelection(selected)),
 
-    /** Replaces the records at some positions, if they have not changed since they were read. */
-    replace: statement(`
-      update ${table} as t set ${fields.map(({ column }) => `${column} = given.${column}`).join(', ')}
-      from unnest(${arrays(types)}, $${types.length + 1}::bigint[], $${types.length + 2}::text[]) as given (${columns}, _position, _version)
-      where t.position = given._position and t.xmin::text = given._version returning t.position`),
-
-    /** Deletes the record at a position, if it has not changed since it was read, and is still the first with its id. */
-    deleteExpected: statement(`
-      with ${lockStep}
-      delete from ${table} using _lock where position = $1::bigint and ${table}.xmin::text = $2::text
-      and position = (select min(position) from ${table} where id = $3::bigint)`),
+    /** Replaces or removes the records at some positions, if they have not changed since they were read. Returns their positions. */
+    change: statement(`
+      with _given as (select * from unnest(${arrays([...types, 'bigint', 'text', 'boolean'])}) as given (${columns}, _position, _version, _isRemoved)),
+      _replaced as (
+        update ${table} as t set ${fields.map(({ column }) => `${column} = _given.${column}`).join(', ')} from _given
+        where t.position = _position and t.xmin::text = _version and not _isRemoved returning t.position
+      ),
+      _removed as (delete from ${table} as t using _given where t.position = _position and t.xmin::text = _version and _isRemoved returning t.position)
+      select position from _replaced union all select position from _removed`),
 
     /** The previous uses of keys. The update makes the transaction wait for the same replication as a new record. */
     confirmUses: statement(`
@@ -121,16 +118,6 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
       ${isKeyed ? claim : ''}
       ${isNumbered ? `, _counted as (update last_ids set id = greatest(id, ${lastId}) where collection = '${name}')` : ''}
       ${isNumbered || isKeyed ? `, _inserted as (${insert}) select _place, "id", ${insertedOnly} from ${records}` : insert}`
-  }
-
-  /** Deletes the first records with these ids. The second statement sees the changes of previous holders of the lock. */
-  function deletion (ids: number[]) {
-    return `select ${lock(name, timeout)};
-      with _asked as (select id, count(*) from unnest('{${ids}}'::bigint[]) as id group by id)
-      delete from ${table} where position in (
-        select firsts.position from _asked,
-        lateral (select position from ${table} as t where t.id = _asked.id order by position limit _asked.count) as firsts
-      ) returning id`
   }
 }
 

@@ -1,4 +1,3 @@
-import { RecordChangedError } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from '../idempotency.js'
 import { pageReader } from '../sql/lists.js'
 import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
@@ -75,23 +74,18 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       size: () => reading(() => statements.selectSize.get() as [number])[0],
       version: () => digestOf(JSON.stringify(reading(() => statements.selectVersion.all()))),
 
-      removeFirst: (id, isExpected) => write(function remove () {
-        const row = isExpected && statements.selectFirst.get(id) as Row | undefined
-        if (row && !isExpected(encodeRow(row))) throw new RecordChangedError()
-        return statements.deleteFirst.run(id).changes > 0
-      }),
-
-      replaceFirst: (id, change) => write(function replace () {
+      change: (id, changeOf) => write(function change () {
         const row = statements.selectFirst.get(id) as Row | undefined
         if (!row) return
-        const record = checkText(change(encodeRow(row)))
-        statements.replace.run(...valuesOf(record), row.at(-1))
-        return encode(record)
+        const current = encodeRow(row)
+        const record = changeOf(current)
+        if (record) statements.replace.run(...valuesOf(checkText(record)), row.at(-1))
+        else statements.remove.run(row.at(-1))
+        return record ? encode(record) : current
       })
     }
 
     function prepared () {
-      const first = `from ${table} where id = ? order by position limit 1`
       return {
         insert: connection.prepare(insertion),
         selectLastId: connection.prepare(`
@@ -102,12 +96,12 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
           insert into idempotency_keys values ('${name}', ?, ?, ?, ?)
           on conflict do update set digest = excluded.digest, id = excluded.id, at = excluded.at where at < ?`),
         selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
-        selectFirst: connection.prepare(`select ${columns}, position ${first}`),
+        selectFirst: connection.prepare(`select ${columns}, position from ${table} where id = ? order by position limit 1`),
         selectPiece: connection.prepare(selectPiece),
         selectSize: connection.prepare(sizeSelection),
         selectVersion: connection.prepare(versionSelection()),
         replace: connection.prepare(`update ${table} set ${fields.map(({ column }) => `${column} = ?`).join(', ')} where position = ?`),
-        deleteFirst: connection.prepare(`delete from ${table} where position = (select position ${first})`)
+        remove: connection.prepare(`delete from ${table} where position = ?`)
       }
     }
 

@@ -16,7 +16,7 @@ const store = {
     list: json(records.slice(after, after + limit)),
     next: after + limit < records.length ? after + limit : undefined
   }),
-  removeFirst: () => false,
+  change: () => undefined,
   size: () => records.length
 }
 

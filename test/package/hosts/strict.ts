@@ -19,7 +19,7 @@ const store: Store<Item> = {
   first: id => id === found.id ? JSON.stringify(found) : undefined,
   list: async () => '[]',
   page: () => ({ list: '[]' }),
-  removeFirst: () => false,
+  change: () => undefined,
   size: () => 0
 }
 

@@ -29,7 +29,8 @@ describe('a store', () => {
     expect(itemStore.first(1)).type.toBe<string | null | undefined | Promise<string | null | undefined>>()
     expect(itemStore.page(1)).type.toBe<Page | Promise<Page>>()
     expect(itemStore.list()).type.toBe<List | Promise<List>>()
-    expect(itemStore.removeFirst(1)).type.toBe<boolean | Promise<boolean>>()
+    expect(itemStore.change(1, () => undefined)).type.toBe<string | null | undefined | Promise<string | null | undefined>>()
+    expect(itemStore.change).type.not.toBeCallableWith(1, () => ({ id: 1 }))
   })
 
   test('can be made in memory', () => {
