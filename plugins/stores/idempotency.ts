@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, StoreUnavailableError } from './errors.js'
 import type { HasId, NewRecord } from './store.js'
 
@@ -31,24 +30,35 @@ export function previousId (use: KeyUse | undefined, digest: string) {
 }
 
 /**
- * Makes a call with a key wait for another call with the same key, as a call on another instance does. If the other one takes
- * longer than the timeout, or is not answered, its key is still in use.
+ * Calls with the same key and the same record at the same time are one call. A call with another record waits for it, as a call
+ * on another instance does. If the other one is not answered, its key is still in use.
  */
-export function oneCallPerKey<T extends HasId> (append: (record: NewRecord<T>, key?: string) => Promise<string>, timeout: number): typeof append {
-  const inUse = new Map<string, Promise<unknown>>()
+export function oneCallPerKey<T extends HasId> (encode: (record: object) => string, append: Append<T>): Append<T> {
+  const inUse = new Map<string, { digest: string, call: Promise<string> }>()
 
   return async function appendOneAtATime (record, key) {
     if (key === undefined) return append(record)
-    const deadline = Date.now() + timeout
-    for (let other = inUse.get(key); other; other = inUse.get(key)) {
-      const isOver = await Promise.race([other.then(() => false, error => error instanceof StoreUnavailableError), sleep(deadline - Date.now(), true, { ref: false })])
-      if (isOver) throw new IdempotencyKeyInUseError()
+    const digest = digestOf(encode(record))
+    const other = inUse.get(key)
+    if (other?.digest === digest) return other.call
+    const call = other ? other.call.then(refuse, retry) : append(record, key, digest)
+    const use = { digest, call }
+    inUse.set(key, use)
+    return call.finally(() => { if (inUse.get(key) === use) inUse.delete(key) })
+
+    function refuse (): never {
+      throw new IdempotencyKeyReusedError()
     }
-    const call = append(record, key).finally(() => { inUse.delete(key) })
-    inUse.set(key, call)
-    return call
+
+    function retry (error: unknown) {
+      if (error instanceof StoreUnavailableError || error instanceof IdempotencyKeyInUseError) throw new IdempotencyKeyInUseError()
+      return append(record, key, digest)
+    }
   }
 }
+
+/** Appends a record. With a key, there is a digest of the record. */
+type Append<T extends HasId> = (record: NewRecord<T>, key?: string, digest?: string) => Promise<string>
 
 /** How often expired keys are removed from a database, in milliseconds. */
 const cleanupInterval = 60_000

@@ -77,12 +77,28 @@ test('a store without optional methods, which refuses a key that is in use', asy
   storeTests({ test: (name, run) => t.test(name, async t => t.resolves(run())), open: minimal })
 })
 
-test('a call with a key that waits for another one too long fails', async t => {
-  const running = setInterval(() => {}, 1000)
-  t.teardown(() => clearInterval(running))
-  const append = oneCallPerKey<Sample>(() => new Promise(() => {}), 5)
-  append({ id: 1, name: '', price: 1 }, 'a').catch(t.error)
-  await t.rejects(append({ id: 1, name: '', price: 1 }, 'a'), { code: 'ERR_IDEMPOTENCY_KEY_IN_USE' })
+test('calls with one key and one record are one call, and calls with other records wait for each other', async t => {
+  let [calls, atOnce, mostAtOnce] = [0, 0, 0]
+  let outcome: () => string = () => 'created'
+  const append = oneCallPerKey<Sample>(JSON.stringify, async () => {
+    calls++
+    mostAtOnce = Math.max(mostAtOnce, ++atOnce)
+    await setImmediate()
+    atOnce--
+    return outcome()
+  })
+  const codesOf = async (names: string[]) => (await Promise.allSettled(names.map(name => append({ id: 1, name, price: 1 }, 'key'))))
+    .map(result => result.status === 'fulfilled' ? result.value : result.reason.code ?? result.reason.message)
+  t.same(new Set(await codesOf(Array(1500).fill('a'))), new Set(['created']))
+  t.equal(calls, 1)
+  t.same(await codesOf(['a', 'a', 'b', 'b', 'a']), ['created', 'created', 'ERR_IDEMPOTENCY_KEY_REUSED', 'ERR_IDEMPOTENCY_KEY_REUSED', 'created'])
+  t.same([calls, mostAtOnce], [3, 1], 'the last one asks again what the key has created')
+  outcome = () => { throw new Error('rejected') }
+  t.same(await codesOf(['a', 'b', 'c']), ['rejected', 'rejected', 'rejected'])
+  t.same([calls, mostAtOnce], [6, 1])
+  outcome = () => { throw new StoreUnavailableError() }
+  t.same(await codesOf(['a', 'a', 'b', 'c']), ['ERR_STORE_UNAVAILABLE', 'ERR_STORE_UNAVAILABLE', 'ERR_IDEMPOTENCY_KEY_IN_USE', 'ERR_IDEMPOTENCY_KEY_IN_USE'])
+  t.equal(calls, 7)
 })
 
 test('appending, finding and removing do not slow down as the collection grows', async t => {

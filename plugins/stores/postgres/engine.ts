@@ -86,12 +86,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return calls.map(call => outcomes.get(call))
     })
 
-    const appendOnce = oneCallPerKey<T>(async function append (record, key) {
-      table.checkText(record)
-      const digest = key === undefined ? undefined : digestOf(table.encode(record))
-      return (hasId(record) ? insert : insertAndNumber)({ record, key, digest })
-    }, timeout)
-
     opened.push({
       ...table.created,
       fill: query => query(table.insertion(false, false), columnsOf(seed.map(record => ({ record })))),
@@ -105,7 +99,11 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
     return {
       schema,
-      append: async (record, key) => withTimeout(appendOnce(record, key), undefined, key === undefined ? undefined : () => rejectKeyInUse(key)),
+      append: oneCallPerKey<T>(table.encode, async function append (record, key, digest) {
+        table.checkText(record)
+        const call = (hasId(record) ? insert : insertAndNumber)({ record, key, digest })
+        return withTimeout(call, undefined, key === undefined ? undefined : () => rejectKeyInUse(key))
+      }),
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       list: async () => (await page(Infinity)).list,
       page,

@@ -59,10 +59,10 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     return {
       schema,
 
-      append: oneCallPerKey<T>(async function append (record, key) {
+      append: oneCallPerKey<T>(encode, async function append (record, key, digest = '') {
         checkText(record)
-        return encode(await write(key === undefined ? () => insert(record) : () => insertOnce(key, record), sizeOf(record)))
-      }, timeout),
+        return encode(await write(key === undefined ? () => insert(record) : () => insertOnce(key, record, digest), sizeOf(record)))
+      }),
 
       first (id) {
         const row = reading(() => statements.selectFirst.get(id)) as Row | undefined
@@ -113,8 +113,8 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     }
 
     /** Inserts a record and its key. If the key is not new and not expired, it returns the record that the key has created. */
-    function insertOnce (key: string, given: NewRecord<T>) {
-      const [id, newDigest] = [idFor(given), digestOf(encode(given))]
+    function insertOnce (key: string, given: NewRecord<T>, newDigest: string) {
+      const id = idFor(given)
       if (statements.claimKey.run(key, newDigest, id, Date.now(), expiredBefore()).changes === 0) {
         const [digest, usedId] = statements.selectUse.get(key) as [string, number]
         return { ...given, id: previousId({ digest, id: usedId }, newDigest) }
