@@ -79,3 +79,21 @@ export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<
     return [...await inParts(entries.slice(0, half), work), ...await inParts(entries.slice(half), work)]
   }
 }
+
+/** Makes calls wait while so many are in progress. A call that has waited too long fails. */
+export function limited (max: number, timeout: number) {
+  let free = max
+  const waiting: (() => void)[] = []
+
+  return async function whenFree<R> (work: () => Promise<R>) {
+    const deadline = Date.now() + timeout
+    if (free-- <= 0) await new Promise<void>(resolve => { waiting.push(resolve) })
+    try {
+      if (Date.now() > deadline) throw new StoreUnavailableError()
+      return await work()
+    } finally {
+      free++
+      waiting.shift()?.()
+    }
+  }
+}

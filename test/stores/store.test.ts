@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'tap'
-import { batch } from '../../plugins/stores/batch.js'
+import { batch, limited } from '../../plugins/stores/batch.js'
 import { openEngine } from '../../plugins/stores.js'
 import { loadOptional } from '../../plugins/startup.js'
 import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
@@ -99,6 +99,20 @@ test('calls with one key and one record are one call, and calls with other recor
   outcome = () => { throw new StoreUnavailableError() }
   t.same(await codesOf(['a', 'a', 'b', 'c']), ['ERR_STORE_UNAVAILABLE', 'ERR_STORE_UNAVAILABLE', 'ERR_IDEMPOTENCY_KEY_IN_USE', 'ERR_IDEMPOTENCY_KEY_IN_USE'])
   t.equal(calls, 7)
+})
+
+test('a call that has waited too long for others is not made', async t => {
+  const whenFree = limited(1, -1)
+  await t.rejects(whenFree(async () => t.fail()), { code: 'ERR_STORE_UNAVAILABLE' })
+  const inTime = limited(2, 60_000)
+  let [running, most] = [0, 0]
+  const results = await Promise.all(Array.from({ length: 10 }, (_, n) => inTime(async () => {
+    most = Math.max(most, ++running)
+    await setImmediate()
+    running--
+    return n
+  })))
+  t.same([most, results], [2, Array.from({ length: 10 }, (_, n) => n)])
 })
 
 test('appending, finding and removing do not slow down as the collection grows', async t => {

@@ -2,6 +2,7 @@ import { connect as connectSocket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { loadOptional, StartupError } from '../../startup.js'
+import { limited } from '../batch.js'
 import { NotStorableError, rejection, StoreUnavailableError } from '../errors.js'
 import { stalledListTimeouts } from '../sql/lists.js'
 import type { Row } from '../sql/table.js'
@@ -10,6 +11,8 @@ import { lock } from './statements.js'
 
 /** A client with the properties that the types of pg do not have. */
 type BackendClient = pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }
+
+type Statement = pg.QueryConfig | ((client: BackendClient) => pg.QueryConfig)
 
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
 export async function connectPostgres (url: string, { timeout, poolSize, timeLeft, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
@@ -29,7 +32,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   /** Whether prepared statements have names. Some connection poolers do not support that. */
   let usesNames = true
 
-  return { start, read, write, openSnapshot, withTimeout, usage, close }
+  return { start, write, ofCollection, openSnapshot, withTimeout, usage, close }
 
   /** Prepares the tables. If the server cannot be used at the moment, the first statement tries again. */
   async function start () {
@@ -69,9 +72,21 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     return run(config, cancel).catch(fail)
   }
 
-  /** Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby has it. */
-  function write (config: pg.QueryConfig, onStart?: (client: BackendClient) => void) {
-    return run(config, cancelIfWaiting, onStart).catch(error => fail(isRefusal(error) ? rejection(error.constraint) : error))
+  /**
+   * Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby
+   * has it. A function returns the statement when there is a connection for it.
+   */
+  function write (config: Statement) {
+    return run(config, cancelIfWaiting).catch(error => fail(isRefusal(error) ? rejection(error.constraint) : error))
+  }
+
+  /** Runs the statements of one collection on at most half of the connections, so that a lock on its table does not stop other collections. */
+  function ofCollection () {
+    const whenFree = limited(Math.ceil(pools.queries.options.max / 2), timeout)
+    return {
+      read: (config: pg.QueryConfig) => whenFree(() => read(config)),
+      write: (statement: Statement) => whenFree(() => write(statement))
+    }
   }
 
   /** Ends a statement that waits for a lock, and is therefore not committing. Closing its connection would not end it. */
@@ -80,12 +95,12 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
-  async function run (config: pg.QueryConfig, giveUp: (client: pg.PoolClient) => void, onStart?: (client: BackendClient) => void) {
+  async function run (statement: Statement, giveUp: (client: pg.PoolClient) => void) {
     if (!isPrepared) await prepareOnce()
     const deadline = Date.now() + timeout
     for (;;) {
       const client = await connect('queries')
-      onStart?.(client)
+      const config = typeof statement === 'function' ? statement(client) : statement
       try {
         const results = [await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })].flat()
         client.release()

@@ -1,8 +1,9 @@
 import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { StartupError } from '../../startup.js'
 import { batch, inParts } from '../batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection } from '../errors.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection, StoreUnavailableError } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from '../idempotency.js'
 import { pageReader } from '../sql/lists.js'
 import { migrate, type Table } from '../sql/migrations.js'
@@ -14,15 +15,15 @@ import { postgresTable, postgresTables, probe, statement } from './statements.js
 /** A call of `append`. A record with a key has a digest. */
 type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
 
-/** A call of `change`. */
-type Change<T extends HasId> = { id: number, change (current: string): T | undefined }
+/** A call of `change`, with the row that the last attempt could not change, although no other transaction had changed it. */
+type Change<T extends HasId> = { id: number, change (current: string): T | undefined, deadline: number, tried?: Row }
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
-  const { timeout, onWarning } = options
+  const { timeout, timeLeft, onWarning } = options
   /** What each collection needs when the engine starts, and the statements that the role must be allowed to execute. */
   const opened: (Table & { statements: pg.QueryConfig[] })[] = []
-  const { start, read, write, openSnapshot, withTimeout, usage, close } = await connectPostgres(url, options, prepare)
+  const { start, write, ofCollection, openSnapshot, withTimeout, usage, close } = await connectPostgres(url, options, prepare)
   const cleanup = keyCleanup(async function removeExpiredKeys () {
     const text = `
       delete from idempotency_keys where (collection, key) in (
@@ -35,6 +36,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { schema, seed } = collection
     const table = postgresTable(collection, timeout)
+    const { read, write: writeOwn } = ofCollection()
     const selectShort = async (...values: number[]) => (await read({ ...table.selectPiece, values })).rows
     const readPage = pageReader(table, selectShort, openSnapshot, timeout)
     /** The process on the server that executes the last insert. */
@@ -51,40 +53,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return (await firstRows(part)).map(row => row && table.encodeRow(row))
     }), { concurrency: 2 })
 
-    const change = batch(async function changeAll (calls: Change<T>[]) {
-      const outcomes = new Map<Change<T>, string | undefined | Error>()
-      const tried = new Map<Change<T>, Row>()
-      // A call is left over if another one has changed its record meanwhile, in this batch or on another instance.
-      for (let left = calls; left.length > 0; left = calls.filter(call => !outcomes.has(call))) {
-        const firsts = left.filter(({ id }, n) => left.findIndex(call => call.id === id) === n)
-        const rows = await firstRows(firsts.map(({ id }) => id))
-        const changed = firsts.flatMap((call, n) => {
-          const row = rows[n]
-          try {
-            if (row && isSame(row, tried.get(call))) throw rejection()
-            if (row) {
-              const current = table.encodeRow(row)
-              const record = call.change(current)
-              return { call, row, record, json: record ? table.encode(table.checkText(record)) : current }
-            }
-            outcomes.set(call, undefined)
-          } catch (error) {
-            outcomes.set(call, error as Error)
-          }
-          return []
-        })
-        const written = await inParts(changed, async part => {
-          const { rows } = await write({ ...table.change, values: [...columnsOf(part), ...[-2, -1].map(n => part.map(({ row }) => row.at(n))), part.map(({ record }) => !record)] })
-          const positions = new Set(rows.flat())
-          return part.map(({ row, json }) => positions.has(row.at(-2)) ? json : undefined)
-        })
-        for (const [n, { call, row }] of changed.entries()) {
-          if (written[n] !== undefined) outcomes.set(call, written[n])
-          tried.set(call, row)
-        }
-      }
-      return calls.map(call => outcomes.get(call))
-    })
+    const changeOnce = batch((calls: Change<T>[]) => inParts(calls, changeAll))
 
     opened.push({
       ...table.created,
@@ -93,7 +62,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         { text: table.insertion(true, true), values: [...columnsOf([], true), 0, 0] },
         { ...table.selectPiece, values: [0, 1] },
         table.selectVersion,
-        { ...table.change, values: [...columnsOf([]), [], [], []] }
+        { ...table.change, values: [...columnsOf([]), [], [], [], 0] }
       ]
     })
 
@@ -107,12 +76,66 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       list: async () => (await page(Infinity)).list,
       page,
-      change: async (id, changeOf) => Number.isSafeInteger(id) ? withTimeout(change({ id, change: changeOf })) : undefined,
+      async change (id, change) {
+        const left = timeLeft?.() ?? timeout
+        return Number.isSafeInteger(id) ? withTimeout(changeInTime({ id, change, deadline: Date.now() + left }), left) : undefined
+      },
       size: async () => Number((await withTimeout(read({ text: table.sizeSelection }))).rows[0]),
       version: () => withTimeout(readVersion(undefined))
     }
 
-    /** The first row with each of these ids: values, position, and row version. */
+    /** Repeats a call, with growing pauses, while other transactions change or hold its record. */
+    async function changeInTime (call: Change<T>) {
+      for (let pause = 0; Date.now() < call.deadline; pause += 10) {
+        if (pause > 0) await sleep(Math.random() * pause)
+        const outcome = await changeOnce(call)
+        if (outcome !== null) return outcome
+      }
+      throw new StoreUnavailableError() // it has been answered
+    }
+
+    /** Applies the calls for each record in order, and writes the result once. Returns null for calls that must be repeated. */
+    async function changeAll (calls: Change<T>[]) {
+      const ids = [...new Set(calls.map(({ id }) => id))]
+      const rows = await firstRows(ids)
+      const states = new Map(ids.map((id, n) => [id, stateOf(rows[n])]))
+      const outcomes = calls.map(call => apply(call, states.get(call.id)))
+      const changed = [...states.values()].filter(state => state !== undefined).filter(({ isChanged }) => isChanged)
+      if (changed.length === 0) return outcomes
+      const versions = [-3, -2].map(n => changed.map(({ row }) => row.at(n)))
+      const values = [...columnsOf(changed), ...versions, changed.map(({ record }) => !record)]
+      const deadline = Math.min(...changed.map(({ deadline }) => deadline))
+      const written = await writeOwn(() => ({ ...table.change, values: [...values, deadline - Date.now()] }))
+      const isWritten = new Map(written.rows.map(([position, isWritten]) => [position, isWritten]))
+      return calls.map((call, n) => {
+        const state = states.get(call.id)
+        if (!state?.isChanged || isWritten.get(state.row.at(-3))) return outcomes[n]
+        call.tried = isWritten.has(state.row.at(-3)) ? state.row : undefined
+        return null
+      })
+    }
+
+    /** A record while calls are applied to it. Without a `record`, it is removed. */
+    function stateOf (row?: Row) {
+      return row && { row, json: table.encodeRow(row), isChanged: false, record: undefined as T | undefined, deadline: Infinity }
+    }
+
+    /** Applies a call to a record, after others. The result is valid if the record is written. */
+    function apply (call: Change<T>, state: ReturnType<typeof stateOf>) {
+      if (!state) return
+      if (call.deadline < Date.now() || (state.isChanged && !state.record)) return null // too late, or for the next record with this id
+      try {
+        if (isHidden(state.row, call.tried)) throw rejection()
+        const record = call.change(state.json)
+        if (record) state.json = table.encode(table.checkText(record))
+        Object.assign(state, { record, isChanged: true, deadline: Math.min(state.deadline, call.deadline) })
+        return state.json
+      } catch (error) {
+        return error as Error
+      }
+    }
+
+    /** The first row with each of these ids: values, position, row version, and the last transaction that held it. */
     async function firstRows (ids: number[]) {
       const { rows } = await read({ ...table.selectFirsts, values: [ids] })
       const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
@@ -137,7 +160,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const outcomes = await inParts(inserts, async part => {
           const isKeyed = part.some(({ key }) => key !== undefined)
           const values = [...columnsOf(part, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
-          const { rows } = await write({ ...isKeyed ? keyed : plain, values }, ({ processID }) => { inserting = processID })
+          const { rows } = await writeOwn(({ processID }) => {
+            inserting = processID
+            return { ...isKeyed ? keyed : plain, values }
+          })
           const rowsByPlace = new Map(rows.map(row => [row[0], row]))
           return part.map(({ record }, n) => {
             const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n + 1) ?? [] : [n, (record as T).id, true]
@@ -160,7 +186,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     /** The responses to inserts whose keys have been used before. */
     async function responsesOf (inserts: Insert<T>[]) {
       if (inserts.length === 0) return []
-      const { rows } = await write({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
+      const { rows } = await writeOwn({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
       const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
       return inserts.map(({ record, key, digest }) => {
         const use = uses.get(key)
@@ -195,7 +221,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   }
 }
 
-/** Returns whether a row is the same as in the last attempt to change it. Then the database does not allow the change. */
-function isSame (row: Row, tried?: Row) {
-  return tried !== undefined && String(row.slice(-2)) === String(tried.slice(-2)) // position and row version
+/** Returns whether nobody has changed or held a row since the last attempt to change it. Then row security does not allow the change. */
+function isHidden (row: Row, tried?: Row) {
+  return row.at(-1) === '0' && String(row.slice(-3)) === String(tried?.slice(-3))
 }

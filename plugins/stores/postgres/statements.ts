@@ -29,6 +29,8 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
   const lockStep = `_lock as materialized (select ${lock(name, timeout)})`
   // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
   const selected = fields.map(({ column, type }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column).join(', ')
+  const timeLeft = `$${types.length + 4}::int`
+  const unchanged = `select _given.* from ${table} as t, _given where t.position = _given._position and t.xmin::text = _given._version`
 
   return {
     ...sqlTable,
@@ -44,24 +46,36 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
     encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) =>
       fields[n]?.type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value)),
 
-    /** The first records with some ids, each with its position, its row version, and the place of its id. */
+    /** The first records with some ids, each with its position, its row version, the last transaction that held it, and the place of its id. */
     selectFirsts: statement(`
       select found.*, asked.place from unnest($1::bigint[]) with ordinality as asked (id, place),
-      lateral (select ${selected}, position, xmin::text from ${table} as t where t.id = asked.id order by position limit 1) as found`),
+      lateral (select ${selected}, position, xmin::text, xmax::text from ${table} as t where t.id = asked.id order by position limit 1) as found`),
 
     selectPiece: statement(sqlTable.pieceSelection('$1::bigint', '$2::int', selected)),
     selectEnd: statement(sqlTable.endSelection('$1::bigint', '$2::int')),
     selectVersion: statement(sqlTable.versionSelection(selected)),
 
-    /** Replaces or removes the records at some positions, if they have not changed since they were read. Returns their positions. */
+    /**
+     * Replaces or removes records if they have not changed since they were read. It leaves out records that another transaction
+     * holds, and all if it has waited longer than so many milliseconds. Returns the positions of the others, and whether
+     * their records were changed. If a trigger skips a record, the statement fails because of a division by zero.
+     */
     change: statement(`
-      with _given as (select * from unnest(${arrays([...types, 'bigint', 'text', 'boolean'])}) as given (${columns}, _position, _version, _isRemoved)),
-      _replaced as (
-        update ${table} as t set ${fields.map(({ column }) => `${column} = _given.${column}`).join(', ')} from _given
-        where t.position = _position and t.xmin::text = _version and not _isRemoved returning t.position
+      with _limit as materialized (select set_config('lock_timeout', greatest(${timeLeft}, 1)::text, true)),
+      _given as materialized (
+        select given.* from _limit, unnest(${arrays([...types, 'bigint', 'text', 'boolean'])}) as given (${columns}, _position, _version, _isRemoved)
+        where clock_timestamp() < now() + ${timeLeft} * interval '1 millisecond'
       ),
-      _removed as (delete from ${table} as t using _given where t.position = _position and t.xmin::text = _version and _isRemoved returning t.position)
-      select position from _replaced union all select position from _removed`),
+      _kept as materialized (${unchanged} and not _isRemoved for no key update of t skip locked),
+      _gone as materialized (${unchanged} and _isRemoved for update of t skip locked),
+      _replaced as (
+        update ${table} as t set ${fields.map(({ column }) => `${column} = _kept.${column}`).join(', ')}
+        from _kept where t.position = _kept._position returning t.position
+      ),
+      _removed as (delete from ${table} as t using _gone where t.position = _gone._position returning t.position),
+      _changed as (select position from _replaced union all select position from _removed)
+      select _given._position, held._position is not null, 1 / (held._position is null or _given._position in (select position from _changed))::int
+      from _given left join (select _position from _kept union all select _position from _gone) as held on held._position = _given._position`),
 
     /** The previous uses of keys. The update makes the transaction wait for the same replication as a new record. */
     confirmUses: statement(`
@@ -94,7 +108,7 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
         from _last
       ),
       _free as (
-        select id from _following where (select count(*) from ${table} as taken where taken.id = _following.id) = 0
+        select id from _following where (select true from ${table} as taken where taken.id = _following.id limit 1) is null
         limit (select count(*) from _given)
       ),
       _numbers as (select id, row_number() over (order by id) as _place from _free),
