@@ -6,7 +6,8 @@ create table idempotency_keys ( collection text not null, key text not null, dig
 create table last_ids (collection text primary key, id bigint not null);
 create table collection_changes (collection text primary key, changes bigint not null);
 create index idempotency_keys_by_age on idempotency_keys (at);
-create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$ begin execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name); return null; end $$;
+alter table collection_changes drop constraint collection_changes_pkey, add column counter bigint generated always as identity primary key;
+create or replace function count_change() returns trigger language plpgsql security definer set search_path = '' as $$ declare counted integer; begin execute format('update %1$I.collection_changes set changes = changes + 1 where counter = ( select counter from %1$I.collection_changes where collection = %2$L limit 1 for update skip locked)', tg_table_schema, tg_table_name); get diagnostics counted = row_count; if counted = 0 then execute format('insert into %I.collection_changes values (%L, 1)', tg_table_schema, tg_table_name); end if; return null; end $$;
 create table "items" (position bigint generated always as identity primary key, "id" bigint not null check ("id" between -9007199254740991 and 9007199254740991), "name" text not null, "price" double precision not null check (abs("price") < 'Infinity'));
 create index on "items" (id, position);
 insert into last_ids values ('items', 0);

@@ -333,7 +333,7 @@ onPostgres('a row that another program holds delays only its own changes, which 
   const store = await opened<Item>(engine, { ...collection, seed: [item(1), item(2), item(3)] })
   const holder = new pg.Client(url)
   await holder.connect()
-  await holder.query('begin; select from things where id = 1 for update')
+  await holder.query('begin; update things set price = 7 where id = 1')
   const held = Promise.allSettled(Array.from({ length: 70 }, (_, n) => store.change(1, n % 2 ? () => undefined : () => item(1, n))))
   const state = { isOver: false }
   held.finally(() => { state.isOver = true })
@@ -341,9 +341,11 @@ onPostgres('a row that another program holds delays only its own changes, which 
   for (; !state.isOver; others++) t.equal(await store.change(2 + others % 2, () => item(2 + others % 2, others)), JSON.stringify(item(2 + others % 2, others)))
   t.ok(others > 5, `${others} other changes meanwhile`)
   for (const { reason } of (await held) as PromiseRejectedResult[]) t.match(reason, unavailable)
+  const version = await store.version()
   await holder.query('commit')
   await holder.end()
-  t.equal(await store.first(1), JSON.stringify(item(1)), 'nothing was changed')
+  t.not(await store.version(), version)
+  t.equal(await store.change(1, json => ({ ...JSON.parse(json), name: 'changed' })), JSON.stringify({ ...item(1, 7), name: 'changed' }), 'nothing else was changed')
 })
 
 onPostgres('a change that waits for a table is not made after its 503, and a lock on one table does not stop other collections', async (t, server) => {
@@ -370,6 +372,41 @@ onPostgres('a change that waits for a table is not made after its 503, and a loc
   await holder.query('commit')
   await holder.end()
   t.equal(await store.first(1), JSON.stringify(item(1)))
+})
+
+onPostgres('the counters of changes of an older release are upgraded, and nobody waits for them', async (t, server) => {
+  const url = server.database()
+  const start = async () => {
+    const engine = await openEngine(url, databaseDefaults)
+    t.teardown(engine.close)
+    return opened<Item>(engine, { ...collection, seed: [item(1), item(2)] })
+  }
+  await start()
+  await server.query(`
+    drop table collection_changes;
+    create table collection_changes (collection text primary key, changes bigint not null);
+    insert into collection_changes values ('things', 41);
+    create or replace function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
+    begin
+      execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name);
+      return null;
+    end $$;
+    delete from things where id = 2`, url)
+  const store = await start()
+  t.match(await server.query('select * from collection_changes', url), [{ collection: 'things', changes: '42', counter: '1' }])
+  const holder = new pg.Client(url)
+  await holder.connect()
+  await holder.query('begin; insert into things (id, name, price) values (3, 3, 3); update things set price = 5 where id = 3')
+  const versions = [await store.version()]
+  for (const price of [1, 2]) {
+    await store.change(1, () => item(1, price))
+    versions.push(await store.version())
+  }
+  await holder.query('commit')
+  await holder.end()
+  versions.push(await store.version())
+  t.equal(new Set(versions).size, 4)
+  t.equal((await server.query('select from collection_changes', url)).length, 2)
 })
 
 onPostgres('writes that wait for a lock of another program are ended when they have been answered', async (t, server) => {

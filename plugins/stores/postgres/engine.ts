@@ -10,7 +10,7 @@ import { migrate, type Table } from '../sql/migrations.js'
 import type { Row } from '../sql/table.js'
 import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { codeOf, connectPostgres } from './connections.js'
-import { postgresTable, postgresTables, probe, statement } from './statements.js'
+import { changeCounters, postgresTable, postgresTables, probe, statement } from './statements.js'
 
 /** A call of `append`. A record with a key has a digest. */
 type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
@@ -205,11 +205,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   /** Creates or upgrades all tables, and checks the privileges of the role. */
   async function prepare (client: pg.Client) {
     const query = async (text: string, values?: unknown[]) => (await client.query<Row>({ text, values, rowMode: 'array' })).rows
-    const [[encoding, commit, standbys, collections] = []] = await query(`
-      select current_setting('server_encoding'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), to_regclass('collections')`)
+    const [[encoding, commit, standbys, collections, hasOneCounter] = []] = await query(`
+      select current_setting('server_encoding'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), to_regclass('collections'),
+      (select pg_has_role(relowner, 'usage') and relnatts = 2 from pg_class where oid = to_regclass('collection_changes'))`)
     if (encoding !== 'UTF8') throw new StartupError(`The database in the option store has the encoding ${encoding}. Create a database with the encoding UTF8.`)
     if (commit === 'off') onWarning?.('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
     if (commit === 'local' && standbys) onWarning?.('synchronous_commit is local: a failover can lose acknowledged writes, because they do not wait for the standby')
+    if (hasOneCounter) for (const sql of changeCounters) await query(sql) // of an older release
     await migrate(query, collections === null, postgresTables, opened)
     await query('explain delete from idempotency_keys')
     for (const { text, values } of opened.flatMap(({ statements }) => statements)) await query(`explain ${text}`, values)

@@ -9,15 +9,31 @@ const conditions: Conditions = {
   number: column => `abs(${column}) < 'Infinity'` // NaN is larger
 }
 
-/** The tables that all collections share, an index for expired keys, and the trigger function that counts changes. */
+/**
+ * The trigger function that counts changes. A collection has several counters, because a transaction holds its counter until
+ * it ends: it uses one that no other transaction holds, or a new one.
+ */
+export const changeCounters = [
+  'alter table collection_changes drop constraint collection_changes_pkey, add column counter bigint generated always as identity primary key',
+  `create or replace function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
+    declare
+      counted integer;
+    begin
+      execute format('update %1$I.collection_changes set changes = changes + 1 where counter = (
+        select counter from %1$I.collection_changes where collection = %2$L limit 1 for update skip locked)', tg_table_schema, tg_table_name);
+      get diagnostics counted = row_count;
+      if counted = 0 then
+        execute format('insert into %I.collection_changes values (%L, 1)', tg_table_schema, tg_table_name);
+      end if;
+      return null;
+    end $$`
+]
+
+/** The tables that all collections share, and an index for expired keys. */
 export const postgresTables = [
   ...sharedTables,
   'create index idempotency_keys_by_age on idempotency_keys (at)',
-  `create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
-    begin
-      execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name);
-      return null;
-    end $$`
+  ...changeCounters
 ]
 
 /** The table of a collection, with its types and statements. */

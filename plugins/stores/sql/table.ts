@@ -91,9 +91,8 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
      */
     versionSelection (selected = columns) {
       return `
-        select changes, last.* from collection_changes
-        left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true
-        where collection = '${name}'`
+        select changes, last.* from (select sum(changes) as changes from collection_changes where collection = '${name}') as counted
+        left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true`
     }
   }
 }
