@@ -46,7 +46,7 @@ export async function measureEngines (rounds, progress) {
   const stores = await Promise.all([url, `sqlite:${join(folder, 'store.db')}`].map(async address => {
     const engine = await openEngine(address, limits)
     ends.unshift(engine.close)
-    const store = engine.open({ name: 'benched', schema: Item, seed: [] })
+    const store = engine.open({ name: 'benched', schema: Item, seed: Array.from({ length: 50 }, (_, id) => ({ id, name: 'x', price: 0 })) })
     await engine.start()
     return store
   }))
@@ -59,6 +59,7 @@ export async function measureEngines (rounds, progress) {
     [`POST on PostgreSQL, to ${peer} with the same insert`, () => onPostgres(post), () => pgbench(insertion)],
     ['the same without HTTP: `append` from 64 callers', () => appendRate(stores[0]), () => pgbench(insertion)],
     [`GET one on PostgreSQL, to ${peer} with the same select`, () => onPostgres(get), () => pgbench(selection)],
+    ['PATCH of one record on PostgreSQL without HTTP, to 50 records', () => changeRate(stores[0], 1), () => changeRate(stores[0], 50)],
     ['POST on SQLite, to one transaction an insert', () => onSqlite(post), () => rate(() => insertOne.run([]))],
     ['the same without HTTP: `append` from 64 callers', () => appendRate(stores[1]), () => rate(() => insertOne.run([]))],
     ['GET one on SQLite, to memory', () => onSqlite(get), () => onMemory(get)],
@@ -114,6 +115,9 @@ function environment (url) {
 }
 
 const appendRate = store => rateOfMany(() => store.append({ id: 2, name: 'Item number 2', price: 2.25 }))
+
+/** Changes of so many records, in turn. */
+const changeRate = (store, records, n = 0) => rateOfMany(() => store.change(n++ % records, json => ({ ...JSON.parse(json), price: n })))
 
 /** The rate of an action per second, with one caller for each connection. */
 async function rateOfMany (action) {

@@ -204,3 +204,15 @@ onPostgres('a record that a trigger rejects fails alone, and its connection is k
   for (let n = 0; n < 20; n++) t.equal((await post(n, -1)).statusCode, 400)
   t.same(await sessions(), before)
 })
+
+onDatabases('many requests with one idempotency key at once get the same record, and other bodies get 422', async (t, { url, sql }) => {
+  const app = build(t, { DATABASE_URL: url, ID_SOURCE: 'server' })
+  await app.ready()
+  const responses = await Promise.all(Array.from({ length: 1500 }, (_, n) => app.inject({
+    method: 'POST', url: '/api/items', payload: { name: n % 100 === 99 ? 'other' : 'x', price: 1 }, headers: { 'idempotency-key': 'a' }
+  })))
+  t.same(responses.map(({ statusCode }) => statusCode), Array.from({ length: 1500 }, (_, n) => n % 100 === 99 ? 422 : 201))
+  t.equal(new Set(responses.map(({ body }) => body)).size, 2)
+  t.match(await sql("select id from items where name = 'x'"), [{}])
+  t.equal((await sql('select id from items')).length, 2)
+})

@@ -8,6 +8,7 @@ import { openEngine } from '../../plugins/stores.js'
 import { checkDefinition } from '../../plugins/collection/definition.js'
 import { definitions } from '../../plugins/definitions.js'
 import type { Stores } from '../../plugins/host-stores.js'
+import { postgresTable } from '../../plugins/stores/postgres/statements.js'
 import type { HasId, List } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import type { Item } from '../../schemas/item.js'
@@ -326,6 +327,23 @@ onPostgres('changes of one record at once are one transaction, and each has the 
   t.same(JSON.parse(String(await store.list())), [item(2, 30)], 'the first record with the id, then the next one')
 })
 
+onPostgres('changes whose time is over are dropped before they reach the database', async (t, server) => {
+  const url = server.database()
+  const engine = await openEngine(url, { timeout: 1000, poolSize: 10 })
+  t.teardown(engine.close)
+  const store = await opened<Item>(engine, { ...collection, seed: Array.from({ length: 320 }, (_, id) => item(id, 0)) })
+  await server.query(`
+    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(0.4); return null; end';
+    create trigger wait after update on things for each statement execute function wait()`, url)
+  const outcomes = await Promise.allSettled(Array.from({ length: 320 }, (_, id) => store.change(id, () => item(id, 1))))
+  const made = outcomes.filter(({ status }) => status === 'fulfilled').length
+  for (const outcome of outcomes) if (outcome.status === 'rejected') t.match(outcome.reason, unavailable)
+  await server.query('drop trigger wait on things', url) // waits for the transaction that is in progress
+  await store.append(item(999))
+  const changed = (await server.query('select from things where price = 1', url)).length
+  t.ok(changed - made <= 64, `${made} acknowledged, ${changed - made} of a transaction that was in progress`)
+})
+
 onPostgres('a row that another program holds delays only its own changes, which are not made after their 503', async (t, server) => {
   const url = server.database()
   const engine = await openEngine(url, { timeout: 1000, poolSize: 10 })
@@ -407,6 +425,21 @@ onPostgres('the counters of changes of an older release are upgraded, and nobody
   versions.push(await store.version())
   t.equal(new Set(versions).size, 4)
   t.equal((await server.query('select from collection_changes', url)).length, 2)
+})
+
+onPostgres('without statistics, the plan that generates ids is cheap enough not to be compiled', async (t, server) => {
+  const url = server.database()
+  const engine = await openEngine(url, databaseDefaults)
+  t.teardown(engine.close)
+  await opened<Item>(engine, { ...collection, seed: [] })
+  await server.query('alter table things set (autovacuum_enabled = false)', url)
+  const client = new pg.Client(url)
+  await client.connect()
+  await client.query("insert into things (id, name, price) select n, 'x', 1 from generate_series(1, 100000) as n")
+  const { rows } = await client.query(`explain (format json) ${postgresTable(collection, 0).insertion(true, false)}`, [[null], ['x'], [1]])
+  const { rows: [settings] } = await client.query('show jit_above_cost')
+  t.ok(rows[0]['QUERY PLAN'][0].Plan['Total Cost'] < settings.jit_above_cost / 10)
+  await client.end()
 })
 
 onPostgres('writes that wait for a lock of another program are ended when they have been answered', async (t, server) => {

@@ -15,6 +15,10 @@ interface Options {
   clients: number
   /** How often an instance is killed. */
   kills: number
+  /** The longest time that a trigger takes, in seconds. */
+  delay?: number
+  /** The share of PUT and PATCH requests, in addition to the usual ones. */
+  updates?: number
 }
 
 interface User {
@@ -37,7 +41,7 @@ const collections = {
  * Three instances of the service are used at random by some clients while instances are killed and the primary server
  * fails over to its standby.
  */
-export async function history (scope: Scope, { operations, clients, kills }: Options) {
+export async function history (scope: Scope, { operations, clients, kills, delay = 0.02, updates }: Options) {
   const primary = await startPostgres(scope)
   if (!primary) throw new Error('PostgreSQL does not start')
   const standby = await primary.startStandby(scope)
@@ -50,9 +54,9 @@ export async function history (scope: Scope, { operations, clients, kills }: Opt
 
   // Transactions take different times, so that they would not commit in the order in which they have inserted.
   await primary.query(`
-    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * 0.02); return null; end';
-    create trigger wait after insert or update on users for each statement execute function wait()`)
-  const { more, endDropped, check } = await useInstances(scope, instances, { clients, pause: 40 })
+    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(random() * ${delay}); return null; end';
+    create trigger wait after insert or update or delete on users for each statement execute function wait()`)
+  const { more, endDropped, check } = await useInstances(scope, instances, { clients, pause: 40, updates })
 
   for (let kill = 1; kill <= kills; kill++) {
     await more(operations)
@@ -86,7 +90,7 @@ export function collectionsFile (scope: Scope) {
  * Clients that use instances at random. What they have seen must be possible with one list that is used by one client
  * after the other. Between two operations, a client pauses for up to so many milliseconds.
  */
-export async function useInstances (scope: Scope, instances: Pick<Service, 'url'>[], { clients, pause }: { clients: number, pause: number }) {
+export async function useInstances (scope: Scope, instances: Pick<Service, 'url'>[], { clients, pause, updates = 0 }: { clients: number, pause: number, updates?: number }) {
   const done: Operation[] = ids.map(id => ({ kind: 'append', id, name: id === 1 ? 'Ada' : `first ${id}`, sent: -2, answered: -1 }))
   for (const id of ids.slice(1)) await post(0, { id, name: `first ${id}` })
   const lists: { sent: number, answered: number, users: User[] }[] = []
@@ -134,7 +138,7 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
       await sleep(Math.random() * pause) // so that the history is short enough to be checked
       const n = Math.floor(Math.random() * instances.length)
       const id = ids[Math.floor(Math.random() * ids.length)] as number
-      const kind = Math.random()
+      const kind = Math.random() < updates ? 0.5 : Math.random()
       if (kind < 0.2) await append(n, id)
       else if (kind < 0.35) await append(n, id, true)
       else if (kind < 0.5) await removeFirst(n, id)

@@ -127,6 +127,13 @@ const drills: Drill[] = [
       return `${operations} operations and ${lists} lists on three instances, ${kills} kills and a failover (${listed(unknown)}): all results are possible with one list`
     }
   },
+  {
+    name: 'History of changes of three records with a slow trigger, PostgreSQL',
+    async run (scope) {
+      const { operations, lists, kills, unknown } = await history(scope, { operations: 600, clients: 8, kills: 2, delay: 0.2, updates: 0.6 })
+      return `${operations} operations and ${lists} lists on three instances, ${kills} kills and a failover (${listed(unknown)}): all results are possible with one list`
+    }
+  },
   ...Object.entries(clusterFaults).map(([name, happen]) => ({
     name: `Patroni, primary ${name}`,
     async run (scope: Scope) {
