@@ -1,6 +1,6 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { schemaName } from '../schemas/fields.js'
+import type { CheckedDefinition } from './collection/definition.js'
 import type { Records } from './definitions.js'
 import { StartupError } from './startup.js'
 import { fieldsOf } from './stores/fields.js'
@@ -9,53 +9,57 @@ import { requiredMethods, type HasId, type MaybePromise, type Store, type StoreD
 /** Stores by the name of their collection. A host can provide its own. */
 export type OwnStores<R extends { [K in keyof R]: HasId } = Records> = { [K in keyof R]: Store<R[K]> }
 
+/** A store, or a function that returns the store of a request. */
+export type StoreOrFunction<T extends HasId> = Store<T> | ((request: FastifyRequest) => MaybePromise<Store<T>>)
+
 /** The decorator `stores`: the stores of the registered collections. */
 export type Stores<R extends { [K in keyof R]: HasId } = Records> = OwnStores<R> & {
-  /** Opens the store of a collection. Later calls return the same store. */
-  open<T extends HasId> (collection: StoreDefinition<T>): Promise<Store<T>>
+  /** Opens the store of a collection. Later calls return the same store. If each request has its own store, it is a function of the request. */
+  open<T extends HasId> (collection: StoreDefinition<T>): Promise<StoreOrFunction<T>>
 }
 
 /** Where a host stores data: in the stores of another scope, in its own, or in those of each request. */
 export type HostStores = Stores | OwnStores | ((request: FastifyRequest) => MaybePromise<OwnStores>)
 
 /** The stores of a host, as the decorator `stores`. */
-export function hostStores (app: FastifyInstance, given: HostStores) {
+export function hostStores (given: HostStores) {
   if (typeof Reflect.get(given, 'open') === 'function') return given
   return {
     ...typeof given !== 'function' && given,
-    async open<T extends HasId> (collection: StoreDefinition<T>) {
-      const { name } = collection
+    async open<T extends HasId> ({ name }: StoreDefinition<T>) {
       const select = (stores: object) => (stores as Record<string, Store<T>>)[name] ?? missing(name)
-      if (typeof given === 'function') return storeOfRequest(app, async request => select(await given(request)))
-      return assertSameSchema(collection, select(given))
+      return typeof given === 'function' ? async (request: FastifyRequest) => select(await given(request)) : select(given)
     }
   }
 }
 
-/** Returns a store that a host has provided for a collection, unless it is the store of another collection. */
-export function assertSameSchema<T extends HasId> ({ name, schema }: StoreDefinition<T>, store: Store<T>) {
+const storeOfRequest = Symbol('store')
+
+/**
+ * Returns a function that returns the store of a request. The request keeps its store: an async context could be that of
+ * another request, because a hook of the host may call `done` from there.
+ */
+export function storeOf (app: FastifyInstance, collection: CheckedDefinition, store: StoreOrFunction<HasId>): (request: FastifyRequest) => Store<HasId> {
+  if (typeof store !== 'function') {
+    checkStore(collection, store)
+    return () => store
+  }
+  const checked = new WeakSet<object>()
+  app.decorateRequest(storeOfRequest)
+  app.addHook('onRequest', async function findStore (request) {
+    const own = await store(request)
+    if (!checked.has(own)) checkStore(collection, own)
+    checked.add(own)
+    request.setDecorator(storeOfRequest, own)
+  })
+  return request => request.getDecorator(storeOfRequest)
+}
+
+/** Checks that a store of a host has all methods, and is not that of another collection. */
+function checkStore ({ name, schema }: CheckedDefinition, store: Store<HasId>) {
   if (!isStore(store)) missing(name)
   if (store.schema && JSON.stringify(fieldsOf(store.schema)) !== JSON.stringify(fieldsOf(schema))) {
     throw new StartupError(`The option store has a store of ${schemaName(store.schema.$id) || 'other'} records for the collection ${name}.`)
-  }
-  return store
-}
-
-/** Returns a store that forwards each call to the store of the current request. */
-export function storeOfRequest<T extends HasId> (app: FastifyInstance, storeFor: (request: FastifyRequest) => MaybePromise<Store<T>>): Store<T> {
-  const stores = new AsyncLocalStorage<Store<T>>()
-  app.addHook('onRequest', function enterStore (request, _reply, done) {
-    Promise.resolve(request).then(storeFor).then(store => stores.run(store, done), done)
-  })
-  const store = () => stores.getStore() ?? missing('of a request')
-  return {
-    append: (...args) => store().append(...args),
-    change: (...args) => store().change(...args),
-    first: id => store().first(id),
-    list: () => store().list(),
-    page: (...args) => store().page(...args),
-    size: () => store().size(),
-    version: () => store().version?.()
   }
 }
 

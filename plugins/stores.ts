@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { Type, type Static } from '@sinclair/typebox'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
 import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
 import type { Records } from './definitions.js'
-import { assertSameSchema, hostStores, storeOfRequest, type HostStores, type Stores } from './host-stores.js'
+import { hostStores, storeOf, type HostStores, type Stores } from './host-stores.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkOptions, custom, metadata, optional, ownDecorator } from './plugin.js'
@@ -41,7 +41,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
   checkOptions(app, 'stores', StoresOptions, options)
   const { store = 'memory', databaseTimeout, databasePoolSize, seed } = options
   // Each collection adds its store when it is registered.
-  app.decorate('stores', (typeof store === 'string' ? await databaseStores(store) : hostStores(app, store)) as Stores)
+  app.decorate('stores', (typeof store === 'string' ? await databaseStores(store) : hostStores(store)) as Stores)
 
   async function databaseStores (address: string) {
     const outages = logOutages(app.log)
@@ -64,9 +64,10 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     const problems: string[] = []
     const stores = { open }
     if (address.startsWith('postgres')) {
-      // A request may need several operations. Together, they have the time of one.
-      app.addHook('preHandler', function startTimeout (_request, _reply, done) {
-        deadlines.run(Date.now() + timeout, done)
+      // A request may need several operations. Together, they have the time of one. It starts just before the handler, because
+      // other hooks may continue in another async context, with the deadline of another request.
+      app.addHook('onRoute', function limitTime (route) {
+        route.preHandler = [route.preHandler ?? [], startTimeout].flat()
       })
     }
     app.addHook('onReady', async function startEngine () {
@@ -95,6 +96,10 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       return store
     }
 
+    function startTimeout (_request: FastifyRequest, _reply: FastifyReply, done: () => void) {
+      deadlines.run(Date.now() + timeout, done)
+    }
+
     /** Checks the engine. Simultaneous calls share one check. */
     function check () {
       checking ??= Promise.resolve().then(engine.check).catch(unavailable).finally(() => { checking = undefined })
@@ -119,11 +124,10 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
 
 export default stores
 
-/** Opens the store of a collection: the given one, or that of the decorator `stores`. */
-export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']): Promise<Store<HasId>> {
-  if (typeof given === 'function') return storeOfRequest(app, given)
+/** Opens the store of a collection: the given one, or that of the decorator `stores`. Returns a function that returns the store of a request. */
+export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']) {
   if (given === undefined && !ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
-  return given === undefined ? app.getDecorator<Stores>('stores').open(collection) : assertSameSchema(collection, given)
+  return storeOf(app, collection, given ?? await app.getDecorator<Stores>('stores').open(collection))
 }
 
 async function orStartupError<T> (open: () => Promise<T>) {

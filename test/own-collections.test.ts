@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks'
 import { Type, type TObject } from '@sinclair/typebox'
 import { type InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
@@ -172,6 +173,20 @@ onEveryEngine((t, address, engine) => {
     ] as const) t.same((await send('PUT', '/things/7', { ...record, ...fields })).body, invalidBody('body', [path, message]))
   })
 
+  t.test('a request has its own time, also if a hook continues it in the async context of an older request', async t => {
+    let older: AsyncResource | undefined
+    const preHandler = (_request: unknown, _reply: unknown, done: () => void) => {
+      older ??= new AsyncResource('older')
+      older.runInAsyncScope(done)
+    }
+    const { send } = await serve(t, address(), { ...orders, routes: { list: { preHandler } } })
+    t.equal((await send('GET', '/orders')).status, 200)
+    const { now } = Date
+    t.teardown(() => { Date.now = now })
+    Date.now = () => now() + 60_000
+    t.equal((await send('GET', '/orders')).status, 200)
+  })
+
   if (engine === 'memory') return
 
   t.test('a new optional field adds its column, and both releases run side by side', async t => {
@@ -292,4 +307,31 @@ test('a store that returns null, or of each request, or without optional methods
   await t.rejects(serve(t, undefined, { ...orders, store: memory({ schema: Type.Object({ id: Type.Integer() }), seed: [] }) as never }), {
     message: 'The option store has a store of other records for the collection orders.'
   })
+})
+
+test('unknown fields of nested objects are removed if the schema forbids them', async t => {
+  const strict = { additionalProperties: false }
+  const Point = Type.Object({ x: Type.Integer() }, strict)
+  const schema = Type.Object({
+    id: Type.Integer(),
+    tree: Type.Unsafe<object>({ $ref: '#/$defs/Tree' }),
+    pair: Type.Optional(Type.Tuple([Point, Type.Object({})])),
+    named: Type.Optional(Type.Unsafe<object>({ type: 'object', patternProperties: { '^p': Point }, additionalProperties: false })),
+    others: Type.Optional(Type.Record(Type.String({ pattern: '.' }), Point)),
+    either: Type.Optional(Type.Union([Point, Type.Object({ y: Type.Integer() }, strict)]))
+  }, { $defs: { Tree: { type: 'object', required: ['n'], properties: { n: { type: 'integer' }, children: { type: 'array', items: { $ref: '#/$defs/Tree' } } }, ...strict } } })
+  const { send } = await serve(t, undefined, { name: 'trees', schema })
+  const x = { x: 1, z: 2 }
+  const sent = { tree: { n: 1, m: 2, children: [{ n: 3, children: [], valueOf: 1 }] }, pair: [x, x], named: { p: x, r: x }, others: { a: x } }
+  const stored = { tree: { n: 1, children: [{ n: 3, children: [] }] }, pair: [{ x: 1 }, x], named: { p: { x: 1 } }, others: { a: { x: 1 } } }
+  t.same((await send('POST', '/trees', sent)).body, { id: 1, ...stored })
+  t.same((await send('PUT', '/trees/1', { tree: { n: 5, m: 6 }, either: { y: 1 } })).body, { id: 1, tree: { n: 5 }, either: { y: 1 } })
+  t.same((await send('PATCH', '/trees/1', { ...sent, either: null })).body, { id: 1, ...stored })
+  for (const method of ['POST', 'PUT', 'PATCH'] as const) {
+    t.equal((await send(method, method === 'POST' ? '/trees' : '/trees/1', { tree: { n: 1 }, either: { ...x, y: 1 } })).status, 400, 'the variants of a union stay apart')
+    t.same((await send(method, method === 'POST' ? '/trees' : '/trees/1', { tree: { n: '1', m: 2 } })).body, invalidBody('body', ['/tree/n', 'must be an integer']))
+    t.same((await send(method, method === 'POST' ? '/trees' : '/trees/1', { tree: 5 })).body, invalidBody('body', ['/tree', 'must be an object']))
+  }
+  const all = await serve(t, undefined, { name: 'points', schema: Type.Object({ id: Type.Integer(), x: Type.Integer() }, strict) })
+  t.same((await all.send('POST', '/points', { x: 1, y: 2 })).body, invalidBody('body', ['/y', 'is not a known field']))
 })

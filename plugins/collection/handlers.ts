@@ -5,6 +5,7 @@ import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { problemsOf } from '../schema/problems.js'
+import { knownFieldsOf, nestedFieldsRemover } from '../schema/unknown-fields.js'
 import { validatorOf } from '../schema/validation.js'
 import type { HasId, Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
@@ -19,26 +20,30 @@ export const CreationHeaders = Type.Object({
   }))
 })
 
-/** Returns the handlers of the operations of a collection. */
-export function handlersOf (store: Store<HasId>, { schema, idSource, idParameter }: CheckedDefinition) {
+/** Returns the handlers of the operations of a collection. Each request has its store. */
+export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { schema, idSource, idParameter }: CheckedDefinition) {
   const validate = validatorOf(schema)
+  const knownFields = knownFieldsOf(schema)
+  const removeNestedFields = nestedFieldsRemover(schema)
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
     listRecords (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, store, request.query as PageQuery)
+      return sendList(request, reply, storeOf(request), request.query as PageQuery)
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */
     getRecord (request: FastifyRequest, reply: FastifyReply) {
-      const found = store.first(idOf(request))
+      const found = storeOf(request).first(idOf(request))
       return found instanceof Promise ? found.then(record => sendRecord(request, reply, record)) : sendRecord(request, reply, found)
     },
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
     async createRecord (request: FastifyRequest, reply: FastifyReply) {
-      const { id, ...fields } = request.body as HasId
-      const record = idSource === 'server' ? fields : request.body as HasId
+      const store = storeOf(request)
+      const body = knownFields(request.body as HasId)
+      const { id, ...fields } = body
+      const record = idSource === 'server' ? fields : body
       const key = request.headers['idempotency-key'] as string | undefined
       // A POST changes the list, so its preconditions are about the list.
       if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
@@ -81,7 +86,7 @@ export function handlersOf (store: Store<HasId>, { schema, idSource, idParameter
 
   /** Replaces or removes the first record with this id, if it meets the preconditions of the request. */
   async function change (request: FastifyRequest, changeOf: (current: string) => HasId | undefined) {
-    const json = await store.change(idOf(request), current => {
+    const json = await storeOf(request).change(idOf(request), current => {
       if (hasPreconditions(request)) checkPreconditions(request, etagOf(current))
       return changeOf(current)
     })
@@ -90,9 +95,10 @@ export function handlersOf (store: Store<HasId>, { schema, idSource, idParameter
   }
 
   function checked (record: unknown, id: number) {
+    removeNestedFields(record)
     if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
     if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
-    return record as HasId
+    return knownFields(record as HasId)
   }
 }
 

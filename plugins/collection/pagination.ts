@@ -9,7 +9,7 @@ import type { HasId, List, Store } from '../stores/store.js'
 /** Sends the whole collection or, if there is a limit, a page with a link to the next one. */
 export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, { limit, after }: PageQuery) {
   if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
-  const position = after === undefined ? 0 : positionAt(after)
+  const position = after === undefined ? undefined : positionAt(after)
   // The version is read before the list. If the list changes in between, its next version is another one.
   const version = store.version?.()
   return version instanceof Promise ? version.then(send) : send(version)

@@ -38,8 +38,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   await applyApiDefaults(app, options.errorHandler)
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
-  const store = await openStore(app, definition, options.store)
-  const handlers = handlersOf(store, definition)
+  const handlers = handlersOf(await openStore(app, definition, options.store), definition)
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
   const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }

@@ -3,6 +3,7 @@ import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 import { schemaId, schemaName } from '../../schemas/fields.js'
 import { problemsOf } from '../schema/problems.js'
+import { nestedFieldsRemover } from '../schema/unknown-fields.js'
 import { validatorOf } from '../schema/validation.js'
 import errors, { httpError, invalid, parts } from './errors.js'
 import jsonBody from './json-body.js'
@@ -56,7 +57,13 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   const schema = given.$ref ? app.getSchema(given.$ref) as TObject : part === 'headers' ? withLowerCaseNames(given) : given
   const validate = validatorOf(schema)
   const check = (data: unknown) => validate(data) || { error: invalid(part, problemsOf(validate.errors)) }
-  if (part === 'body') return check
+  if (part === 'body') {
+    const removeNestedFields = nestedFieldsRemover(schema)
+    return body => {
+      removeNestedFields(body)
+      return check(body)
+    }
+  }
   const { properties } = schema
   const names = Object.keys(properties)
   const integers = names.filter(name => properties[name]?.type === 'integer')

@@ -21,7 +21,7 @@ const Note = Type.Object({
   id: Type.Integer(),
   tags: Type.Record(Type.String(), Type.String()),
   list: Type.Array(Type.Integer()),
-  place: Type.Object({ city: Type.String() }, { additionalProperties: false })
+  place: Type.Object({ city: Type.String() }, { unevaluatedProperties: false })
 }, { $id: 'Note' })
 
 test('a request is one log line with the usual fields of pino and its request id', async t => {

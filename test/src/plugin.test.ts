@@ -261,19 +261,19 @@ test('each request can have its own store, and a single collection is in memory 
   t.same((await app.inject({ url: '/api/users', headers: { tenant: 'a' } })).json(), [])
 })
 
-test('the store of a request has all methods of a store, and works only in a request', async t => {
+test('stores of a request are a function of the request, and each is checked', async t => {
   const own = { items: memory<Item>({ schema: Item, seed: [item] }), users: memory<User>({ schema: User, seed: [{ id: 1, name: 'Ada' }] }) }
-  const app = host(t)
-  app.register(async function scope (scope) {
-    await scope.register(stores, { store: () => own })
-    const items = await scope.getDecorator<Stores>('stores').open<Item>({ name: 'items', schema: Item, seed: [] })
-    scope.get('/size', async () => ({ size: await items.size() }))
-    t.throws(() => items.first(1), { code: 'ERR_STARTUP' })
-  })
-  app.register(itemsUsers, { prefix: '/api', store: () => own })
+  const lines: string[] = []
+  const app = host(t, { logger: { level: 'error', stream: { write: line => lines.push(JSON.parse(line).msg) } } })
+  await app.register(stores, { store: ({ headers }) => headers.broken ? { items: own.users as never, users: {} as never } : own })
+  const opened = await app.getDecorator<Stores>('stores').open<Item>({ name: 'items', schema: Item, seed: [] })
+  app.get('/size', async request => ({ size: typeof opened === 'function' && await (await opened(request)).size() }))
+  app.register(itemsUsers, { prefix: '/api', store: app.getDecorator<Stores>('stores') })
   t.same((await app.inject('/size')).json(), { size: 1 })
   t.same((await app.inject('/api/items?limit=1')).json(), [item])
   t.equal((await app.inject({ method: 'DELETE', url: '/api/users/1' })).statusCode, 204)
+  for (const url of ['/api/items', '/api/users']) t.equal((await app.inject({ url, headers: { broken: 'yes' } })).statusCode, 500)
+  t.same(lines, ['The option store has a store of User records for the collection items.', 'The option store has no store for the collection users.'])
 })
 
 test('a missing store for a collection is reported at startup', async t => {

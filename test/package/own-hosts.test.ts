@@ -1,0 +1,58 @@
+import { createRequire } from 'node:module'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { FastifyInstance, InjectOptions } from 'fastify'
+import { test, type Test } from 'tap'
+import { hostFolder } from '../support/host-folder.js'
+import { install } from '../support/install.js'
+
+// Hosts that use the package from its tarball in ways of their own, some with plugins of other packages.
+
+const folder = await hostFolder('5')
+const plugins = 'test/package/plugins'
+const skip = await install(plugins)
+const requirePlugin = createRequire(resolve(plugins, 'package.json'))
+
+async function host (t: Test, name: string, options = {}): Promise<FastifyInstance> {
+  const { build } = await import(pathToFileURL(join(folder, name)).href)
+  const app = await build(options)
+  t.teardown(() => app.close())
+  return app
+}
+
+for (const way of ['collected', 'connection', 'request-context']) {
+  test(`each tenant has its own records, whatever the async context of a hook is: ${way}`, { skip: way === 'request-context' && skip }, async t => {
+    const app = await host(t, 'contexts.js', { way, requestContext: way === 'request-context' && requirePlugin('@fastify/request-context') })
+    const both = async (request: (tenant: string, n: number) => InjectOptions) =>
+      Promise.all(['red', 'blue'].map(async (tenant, n) => app.inject({ ...request(tenant, n), headers: { tenant } })))
+    const created = await both((_, n) => ({ method: 'POST', url: '/orders', payload: { quantity: n } }))
+    t.same(created.map(response => [response.statusCode, response.json()]), [[201, { id: 1, quantity: 0 }], [201, { id: 1, quantity: 1 }]])
+    t.same((await both(() => ({ url: '/orders' }))).map(response => response.json()), [[{ id: 1, quantity: 0 }], [{ id: 1, quantity: 1 }]])
+    t.same((await both((_, n) => ({ method: 'PATCH', url: '/orders/1', payload: { quantity: 5 + n } }))).map(response => response.json().quantity), [5, 6])
+    t.same((await both(() => ({ url: '/orders?limit=1' }))).map(response => response.json()), [[{ id: 1, quantity: 5 }], [{ id: 1, quantity: 6 }]])
+    t.same((await both((tenant) => ({ method: tenant === 'red' ? 'DELETE' : 'GET', url: '/orders/1' }))).map(response => response.statusCode), [204, 200])
+    t.same((await both(() => ({ url: '/orders' }))).map(response => response.json()), [[], [{ id: 1, quantity: 6 }]])
+  })
+}
+
+for (const isFunction of [false, true]) {
+  test(`a class as a store ${isFunction ? 'behind a function ' : ''}has all operations, and sees no unknown fields`, async t => {
+    const app = await host(t, 'class-store.js', { isFunction })
+    const send = async (method: 'POST' | 'PUT' | 'PATCH', url: string, payload: object) => {
+      const response = await app.inject({ method, url, payload })
+      t.ok(response.statusCode < 300, response.body)
+      return response.json()
+    }
+    const unknown = { isAdmin: true, address: { city: 'Rome', isAdmin: true }, stops: [{ city: 'Bonn', isAdmin: true }], open: { a: 1, b: { c: 2 } } }
+    const known = { address: { city: 'Rome' }, stops: [{ city: 'Bonn' }], open: { a: 1, b: { c: 2 } } }
+    t.same(await send('POST', '/orders', { quantity: 1, ...unknown }), { id: 1, quantity: 1, ...known })
+    t.same(await send('PUT', '/orders/1', { quantity: 2, ...unknown }), { id: 1, quantity: 2, ...known })
+    t.same(await send('PUT', '/orders/1', { quantity: 2 }), { id: 1, quantity: 2 })
+    t.same(await send('PATCH', '/orders/1', unknown), { id: 1, quantity: 2, ...known })
+    t.same((await app.inject('/orders')).json(), [{ id: 1, quantity: 2, ...known }])
+    await send('POST', '/orders', { quantity: 3 })
+    const first = await app.inject('/orders?limit=1')
+    const second = await app.inject(`/orders${/<([^>]*)>/.exec(String(first.headers.link))?.[1]}`)
+    t.same([first, second].map(page => page.json().map(({ id }: { id: number }) => id)), [[1], [2]], 'positions may start at 0')
+  })
+}
