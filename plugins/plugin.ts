@@ -1,12 +1,20 @@
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 import { StartupError } from './startup.js'
 import { problemsOf } from './schema/problems.js'
 import { createAjv } from './schema/validation.js'
 
-/** What our plugins tell Fastify: their name, and the versions of Fastify that they support, as in package.json. */
+/** The versions of Fastify that our plugins support, as in package.json. */
+const fastify = '^5.3.0'
+
+/** What our plugins tell Fastify: their name, and the versions that they support. */
 export function metadata (name: string) {
-  return { fastify: '^5.3.0', name: `fastify-items-users/${name}` }
+  return { fastify, name: `fastify-items-users/${name}` }
+}
+
+/** A plugin that can be registered several times. It has no name, because @fastify/autoload loads one plugin of each name. */
+export function repeatable<T> (plugin: FastifyPluginAsync<T & object>) {
+  return Object.assign(plugin, { [Symbol.for('plugin-meta')]: { fastify } })
 }
 
 /** Returns the decorator of one of our plugins, if the scope has it. A host may have another one with this name. */

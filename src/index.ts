@@ -1,12 +1,11 @@
 import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyPluginAsync } from 'fastify'
-import fp from 'fastify-plugin'
 import collection from '../plugins/collection/routes.js'
 import { definitions } from '../plugins/definitions.js'
 import type { Definition } from '../plugins/collection/definition.js'
 import { applyApiDefaults } from '../plugins/http/api-defaults.js'
 import { unknownPaths } from '../plugins/http/not-found.js'
-import { checkOptions, metadata, optional } from '../plugins/plugin.js'
+import { checkOptions, optional, repeatable } from '../plugins/plugin.js'
 import stores, { StoresOptions } from '../plugins/stores.js'
 import { oneOf } from '../schemas/fields.js'
 
@@ -40,7 +39,7 @@ const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUs
   }
 }
 
-export default fp(itemsUsers, { ...metadata('items-users'), encapsulate: true })
+export default repeatable(itemsUsers)
 export { default as auth, type AuthOptions } from '../plugins/guards/auth.js'
 export { default as cors, type CorsOptions } from '../plugins/guards/cors.js'
 export { default as crossOriginProtection, type CrossOriginProtectionOptions } from '../plugins/guards/cross-origin-protection.js'

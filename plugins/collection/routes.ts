@@ -1,13 +1,12 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, RouteOptions } from 'fastify'
-import fp from 'fastify-plugin'
 import { oneOf, PageQuery, PathId, ref } from '../../schemas/fields.js'
 import { isStore } from '../host-stores.js'
 import { applyApiDefaults } from '../http/api-defaults.js'
 import { compress } from '../http/compression.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
 import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
-import { checkOptions, custom, metadata } from '../plugin.js'
+import { checkOptions, custom, repeatable } from '../plugin.js'
 import { openStore } from '../stores.js'
 import { requiredMethods } from '../stores/store.js'
 import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
@@ -147,4 +146,4 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   }
 }
 
-export default fp(collection, { ...metadata('collection'), encapsulate: true })
+export default repeatable(collection)

@@ -87,8 +87,8 @@ export function hostProblems ({ message, validation, validationContext }: { mess
   }
 }
 
-/** The codes that are for clients: those of a host, and of its validation. The others describe Fastify and our code. */
-const hostCode = /^(?!FST_|ERR_|$)|^FST_ERR_VALIDATION$/
+/** The codes that are for clients: those of a host, of its plugins (`FST_JWT_…`), and of its validation. The others describe Fastify and our code. */
+const hostCode = /^(?!FST_ERR_|ERR_|$)|^FST_ERR_VALIDATION$/
 
 /**
  * Answers every error with JSON that has a `detail`. The body is sent as a plain object, because Fastify passes an
@@ -98,7 +98,7 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
   for (const schema of [ErrorBody, Problem, InvalidRequest]) if (!app.getSchema(String(schema.$id))) app.addSchema(schema)
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
-    const error: Thrown = thrown instanceof Error ? thrown : new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
+    const error = errorOf(thrown)
     const { code = '', headers, reasonOf = () => code } = error
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find((status = 0) => status >= 400 && status <= 599) ?? 500
     const body = errorBody(error, status)
@@ -114,6 +114,14 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
     sendError(request, reply.headers({ ...headers }), status, body, reasonOf)
   })
 }, metadata('errors'))
+
+/** What was thrown, as an error. A host may throw an object with a `statusCode`, as @fastify/rate-limit does; other values are failures. */
+function errorOf (thrown: unknown): Thrown {
+  if (thrown instanceof Error) return thrown
+  const { statusCode, status = statusCode, message = '' }: Record<string, unknown> = Object(thrown)
+  if (typeof status !== 'number') return new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
+  return Object.assign(new Error(), thrown, { message: String(message) })
+}
 
 /** Sends the body of an error with the headers that every error response has. The line of the request in the log has the reason. */
 export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody, reasonOf = () => body.detail) {

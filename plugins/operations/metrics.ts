@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
+import type { Registry } from 'prom-client'
 import { jsonType } from '../http/responses.js'
 import { checkOptions, metadata, optional } from '../plugin.js'
 import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
@@ -25,13 +26,17 @@ export interface MetricsOptions extends Static<typeof MetricsOptions> {}
 /** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
+/** The metrics of the process, which all its apps share: prom-client never stops measuring them. */
+let processMetrics: Registry | undefined
+
 /** Serves Prometheus metrics on their own port, so that they are not public by accident. */
 export default fp<MetricsOptions>(async function metrics (app, options) {
   const { port, host = '127.0.0.1' } = checkOptions(app, 'metrics', MetricsOptions, options)
   const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
   const registry = new Registry()
   const registers = [registry]
-  collectDefaultMetrics({ register: registry })
+  if (!processMetrics) collectDefaultMetrics({ register: processMetrics = new Registry() })
+  const ofProcess = processMetrics
 
   const histogram = (name: string, help: string, labelNames: string[]) => new Histogram({ name, help, labelNames, buckets, registers })
   const requests = histogram('http_request_duration_seconds', 'Duration of requests', ['method', 'route', 'status'])
@@ -68,7 +73,7 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
 
   const server = createServer(async function serve ({ url }, response) {
     if (url?.split('?', 1)[0] !== '/metrics') return response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
-    response.setHeader('content-type', registry.contentType).end(await registry.metrics())
+    response.setHeader('content-type', registry.contentType).end(await ofProcess.metrics() + await registry.metrics())
   })
 
   app.addHook('onReady', async function listen () {

@@ -141,3 +141,16 @@ test('ordinary routes with schemas can be added to the service', async t => {
   t.equal((await app.inject('/double?n=21')).body, '{"doubled":42}')
   t.equal((await app.inject('/double?n=x')).statusCode, 400)
 })
+
+test('an object with a status that is not an Error is answered like one, and other values are failures', async t => {
+  for (const [thrown, status, detail] of [
+    [{ statusCode: 402 }, 402, 'Payment Required'], [{ status: 409, message: 'Taken', code: 'TAKEN' }, 409, 'Taken'], [{ statusCode: 503, message: 'secret' }, 503, 'Service Unavailable'],
+    [{ statusCode: 200, message: 'secret' }, 500, 'Internal server error'], [{ message: 'secret' }, 500, 'Internal server error'], ['secret', 500, 'Internal server error']
+  ] as const) {
+    const app = host(t)
+    app.addHook('onRequest', async () => { throw thrown })
+    app.register(itemsUsers, { prefix: '/api' })
+    const response = await app.inject('/api/items')
+    t.same([response.statusCode, response.json().detail], [status, detail], JSON.stringify(thrown))
+  }
+})

@@ -1,13 +1,17 @@
+import { execFile } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
+import { uncovered as env } from '../support/environment.js'
 import { hostFolder } from '../support/host-folder.js'
 import { install } from '../support/install.js'
 
 // Hosts that use the package from its tarball in ways of their own, some with plugins of other packages.
 
+const run = promisify(execFile)
 const folder = await hostFolder('5')
 const plugins = 'test/package/plugins'
 const skip = await install(plugins)
@@ -56,3 +60,42 @@ for (const isFunction of [false, true]) {
     t.same([first, second].map(page => page.json().map(({ id }: { id: number }) => id)), [[1], [2]], 'positions may start at 0')
   })
 }
+
+test('three folders with a collection are three collections', { skip }, async t => {
+  const app = await host(t, 'autoloaded.js', { autoload: requirePlugin('@fastify/autoload') })
+  for (const [url, list] of [['/orders', '[]'], ['/notes', '[]'], ['/v2/orders', '[{"id":9}]']] as const) t.equal((await app.inject(url)).body, list, url)
+})
+
+test('an error has the status of what a host throws, also if it is a plain object, and the code of a plugin', async t => {
+  const app = await host(t, 'rejecting.js', { jwt: skip === undefined && requirePlugin('@fastify/jwt') })
+  const unpaid = await app.inject('/unpaid')
+  t.same([unpaid.statusCode, unpaid.json()], [402, { detail: 'Pay first' }])
+  t.equal((await app.inject('/limited')).statusCode, 200)
+  const limited = await app.inject('/limited')
+  t.same([limited.statusCode, limited.json()], [429, { detail: 'Wait 1 minute' }])
+  if (skip) return
+  const unsigned = await app.inject('/signed')
+  t.same([unsigned.statusCode, unsigned.json().code], [401, 'FST_JWT_NO_AUTHORIZATION_IN_HEADER'])
+})
+
+test('an app that is closed needs no memory', async t => {
+  const { stdout } = await run(process.execPath, ['--expose-gc', '--input-type=module', '--eval', `
+    import { setTimeout as sleep } from 'node:timers/promises'
+    import { build } from './everything.js'
+    async function heapAfter (restarts) {
+      for (let n = 0; n < restarts; n++) {
+        const app = await build()
+        await app.ready()
+        await app.inject('/api/items')
+        await app.close()
+      }
+      for (let n = 0; n < 3; n++) {
+        await sleep(10)
+        gc()
+      }
+      return process.memoryUsage().heapUsed
+    }
+    const before = await heapAfter(30)
+    console.log(await heapAfter(100) - before)`], { env, cwd: folder })
+  t.ok(Number(stdout) < 2e6, `${stdout.trim()} bytes after 100 restarts`)
+})
