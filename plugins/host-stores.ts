@@ -7,13 +7,13 @@ import { fieldsOf } from './stores/fields.js'
 import { requiredMethods, type HasId, type MaybePromise, type Store, type StoreDefinition } from './stores/store.js'
 
 /** Stores by the name of their collection. A host can provide its own. */
-export type OwnStores<R extends { [K in keyof R]: HasId } = Records> = { [K in keyof R]: Store<R[K]> }
+export type OwnStores<R extends { [K in keyof R]: HasId } = Records> = { [K in keyof R]?: Store<R[K]> }
 
 /** A store, or a function that returns the store of a request. */
 export type StoreOrFunction<T extends HasId> = Store<T> | ((request: FastifyRequest) => MaybePromise<Store<T>>)
 
 /** The decorator `stores`: the stores of the registered collections. */
-export type Stores<R extends { [K in keyof R]: HasId } = Records> = OwnStores<R> & {
+export type Stores<R extends { [K in keyof R]: HasId } = Records> = Required<OwnStores<R>> & {
   /** Opens the store of a collection. Later calls return the same store. If each request has its own store, it is a function of the request. */
   open<T extends HasId> (collection: StoreDefinition<T>): Promise<StoreOrFunction<T>>
 }

@@ -6,9 +6,13 @@ import { Config, databaseDefaults } from '../schemas/config.js'
 import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
 import type { Records } from './definitions.js'
 import { hostStores, storeOf, type HostStores, type Stores } from './host-stores.js'
+import { invalid } from './http/errors.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkOptions, custom, metadata, optional, ownDecorator } from './plugin.js'
+import { problemsOf } from './schema/problems.js'
+import { knownFieldsOf } from './schema/unknown-fields.js'
+import { validatorOf } from './schema/validation.js'
 import { StartupError } from './startup.js'
 import { StoreUnavailableError } from './stores/errors.js'
 import { memory } from './stores/memory/store.js'
@@ -62,7 +66,8 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     const opened = new Map<string, { schema: string, store: Store<HasId> }>()
     const unused = new Set(Object.keys({ ...seed }))
     const problems: string[] = []
-    const stores = { open }
+    let isReady = false
+    const stores = new Proxy({ open }, { get: storeWhenReady })
     if (address.startsWith('postgres')) {
       // A request may need several operations. Together, they have the time of one. It starts just before the handler, because
       // other hooks may continue in another async context, with the deadline of another request.
@@ -74,6 +79,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       for (const name of unused) problems.push(`  /${name} is not a collection`)
       if (problems.length > 0) throw new StartupError(['Invalid records in the option seed:', ...problems].join('\n'))
       await orStartupError(async () => engine.start())
+      isReady = true
     })
     app.addHook('onClose', async function closeStores () {
       outages.stop()
@@ -92,8 +98,19 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       const own = engine.open({ ...collection, seed: recordsOf(collection) })
       const store = metrics?.observeStore(name, own) ?? own
       opened.set(name, { schema, store: store as Store<HasId> })
-      Object.assign(stores, { [name]: store })
+      Object.assign(stores, { [name]: validatingStore(collection, store) })
       return store
+    }
+
+    /** The store of a collection. Before the app is ready, the collection may not be registered yet, and the use of its store is an error. */
+    function storeWhenReady (stores: object, name: string | symbol) {
+      if (isReady || name === 'open' || typeof name === 'symbol') return Reflect.get(stores, name)
+      return new Proxy({}, {
+        get (_, method) {
+          if (!isReady) throw new StartupError(`stores.${name} can be used when the app is ready.`)
+          return Reflect.get(Object(Reflect.get(stores, name)), method)
+        }
+      })
     }
 
     function startTimeout (_request: FastifyRequest, _reply: FastifyReply, done: () => void) {
@@ -128,6 +145,19 @@ export default stores
 export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']) {
   if (given === undefined && !ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
   return storeOf(app, collection, given ?? await app.getDecorator<Stores>('stores').open(collection))
+}
+
+/** The store of a collection for code of the host, whose records are validated like those of clients. */
+function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store: Store<T>): Store<T> {
+  const validate = validatorOf({ ...schema, required: schema.required?.filter(name => name !== 'id') })
+  const knownFields = knownFieldsOf(schema)
+  return {
+    ...store,
+    async append (record, key) {
+      if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
+      return store.append(knownFields(record), key)
+    }
+  }
 }
 
 async function orStartupError<T> (open: () => Promise<T>) {

@@ -44,7 +44,9 @@ function positionAt (cursor: string) {
   throw invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }])
 }
 
-/** Closes a list that is a stream, because Fastify would read it to its end for HEAD. */
+/** Replaces a list that is a stream by an empty one, because Fastify would read it to its end for HEAD. */
 function closed (list: List) {
-  return list instanceof Readable ? list.destroy() : list
+  if (!(list instanceof Readable)) return list
+  list.destroy()
+  return Readable.from([])
 }

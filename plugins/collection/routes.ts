@@ -7,6 +7,7 @@ import { compress } from '../http/compression.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
 import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
 import { checkOptions, custom, repeatable } from '../plugin.js'
+import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { requiredMethods } from '../stores/store.js'
 import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
@@ -33,6 +34,9 @@ export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]
 const collection: FastifyPluginAsync<Definition> = async function collection (app, options) {
   checkOptions(app, 'collection', CollectionOptions, options)
   const definition = checkDefinition(options)
+  if (Array.from(app.prefix.matchAll(/(?<!:):(\w+)/g), ([, name]) => name).includes(definition.idParameter)) {
+    throw new StartupError(`Invalid collection ${definition.name}: the prefix ${app.prefix} has a parameter ${definition.idParameter}, too. Set the option idParameter to another name.`)
+  }
   const { schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
   await applyApiDefaults(app, options.errorHandler)
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))

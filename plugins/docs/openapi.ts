@@ -1,6 +1,6 @@
 import { posix } from 'node:path'
 import { Type, type Static, type TSchema } from '@sinclair/typebox'
-import type { SwaggerTransformObject } from '@fastify/swagger'
+import type { FastifyDynamicSwaggerOptions, SwaggerTransformObject } from '@fastify/swagger'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { schemaName } from '../../schemas/fields.js'
@@ -8,6 +8,7 @@ import { compress } from '../http/compression.js'
 import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
 import { checkOptions, custom, metadata, optional } from '../plugin.js'
+import { StartupError } from '../startup.js'
 import { version } from '../version.js'
 import { addExamples, nameOf, type Operation } from './examples.js'
 import pages from './pages.js'
@@ -33,6 +34,8 @@ export const DocsOptions = Type.Object({
   servers: optional(Type.Array(Type.Object({ url: Type.String(), description: Type.Optional(Type.String()) }))),
   /** Security schemes by name, for the `security` of your routes and the option `securityScheme` of `auth`. */
   securitySchemes: optional(Type.Unsafe<Record<string, SecurityScheme>>(Type.Record(Type.String(), Type.Object({ type: Type.String() })))),
+  /** The `transform` of @fastify/swagger for your routes, such as that of fastify-type-provider-zod. */
+  transform: optional(custom<FastifyDynamicSwaggerOptions['transform']>('a function', value => typeof value === 'function')),
   /** Path of the document. Default: `/openapi.json`. */
   document: optional(custom<string>('a path such as /openapi.json', isPath)),
   /** Path of Swagger UI, or `false`. Default: `/docs`. */
@@ -64,6 +67,7 @@ const maxServers = 20
  */
 export default fp<DocsOptions>(async function docs (app, options) {
   checkOptions(app, 'docs', DocsOptions, options)
+  if (app.hasDecorator('swagger')) throw new StartupError('The plugin docs and @fastify/swagger cannot document the same routes. Register only one of them.')
   const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json', prefix = '' } = options
   const path = posix.join('/', prefix, document)
   // The relative path from the document to the base of the paths in it.
@@ -83,6 +87,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     },
     // @fastify/swagger would parse the relative server URL as an absolute one.
     stripBasePath: false,
+    ...options.transform && { transform: options.transform },
     transformObject: complete,
     refResolver: {
       // The short name, unless the app has a schema with this name.

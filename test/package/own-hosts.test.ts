@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -98,4 +99,55 @@ test('an app that is closed needs no memory', async t => {
     const before = await heapAfter(30)
     console.log(await heapAfter(100) - before)`], { env, cwd: folder })
   t.ok(Number(stdout) < 2e6, `${stdout.trim()} bytes after 100 restarts`)
+})
+
+test('code of a host appends validated records to the store of a collection, when the app is ready', async t => {
+  const app = await host(t, 'own-code.js') as FastifyInstance & { early: string[] }
+  await app.ready()
+  t.same(app.early, Array(2).fill('stores.orders can be used when the app is ready.'))
+  const append = async (payload: object) => app.inject({ method: 'POST', url: '/import', payload })
+  t.same((await append({ quantity: 2, isAdmin: true })).json(), { id: 1, quantity: 2 })
+  t.same((await append({ id: 7, quantity: 3 })).json(), { id: 7, quantity: 3 })
+  const invalid = await append({ id: 'x', quantity: 0 })
+  t.same([invalid.statusCode, invalid.json().detail], [400, 'Invalid body: id must be an integer, quantity must be at least 1.'])
+  t.same((await app.inject('/orders')).json(), [{ id: 1, quantity: 2 }, { id: 7, quantity: 3 }])
+  t.equal((await app.inject('/size')).body, '2')
+})
+
+test('a host declares the records of its collections, and provides only some stores', async t => {
+  writeFileSync(join(folder, 'tsconfig.records.json'), JSON.stringify({
+    compilerOptions: { strict: true, skipLibCheck: true, exactOptionalPropertyTypes: true, module: 'nodenext', target: 'es2022', types: ['node'], noEmit: true },
+    files: ['records.ts']
+  }))
+  const { stdout = '' } = await run(process.execPath, [resolve('node_modules/typescript-7/lib/tsc.js'), '-p', 'tsconfig.records.json'], { env, cwd: folder }).catch(error => error)
+  t.equal(stdout, '')
+})
+
+test('docs uses the transform of a host for its routes, and a second document is one error at startup', async t => {
+  const { build } = await import(pathToFileURL(join(folder, 'documents.js')).href)
+  const { app } = await build({ both: false })
+  t.teardown(() => app.close())
+  const { paths } = (await app.inject('/openapi.json')).json()
+  t.same([paths['/own'].get.summary, paths['/api/items'].get.summary], ['transformed', 'List all items'])
+  const wrong = await build({ both: true })
+  await t.rejects(wrong.app.ready(), { code: 'ERR_STARTUP', message: 'The plugin docs and @fastify/swagger cannot document the same routes. Register only one of them.' })
+})
+
+test('a hook of a host gets a usable stream, also for HEAD, and Location works behind a proxy of Fastify', { skip }, async t => {
+  const app = await host(t, 'streams.js', { proxy: requirePlugin('@fastify/http-proxy') }) as FastifyInstance & { bodies: unknown[], front: FastifyInstance }
+  for (const method of ['GET', 'HEAD'] as const) t.equal((await app.inject({ method, url: '/items' })).statusCode, 200)
+  t.same(app.bodies, [false, false])
+  const created = await app.front.inject({ method: 'POST', url: '/shop/items', payload: { id: 99_999, name: 'x', price: 1 } })
+  t.equal(new URL(String(created.headers.location), 'http://127.0.0.1/shop/items').pathname, '/shop/items/99999')
+  t.equal((await app.front.inject('/shop/items/99999')).statusCode, 200)
+})
+
+test('a parameter of the prefix cannot have the name of the id', async t => {
+  const { collection, items } = await import(pathToFileURL(join(folder, 'node_modules/fastify-items-users/dist/src/index.js')).href)
+  const { default: Fastify } = await import(pathToFileURL(join(folder, 'node_modules/fastify/fastify.js')).href)
+  const register = (options: object) => Fastify().register(collection, { ...items, ...options }).ready()
+  await t.rejects(register({ prefix: '/customers/:id/items', idParameter: 'id' }), {
+    code: 'ERR_STARTUP', message: 'Invalid collection items: the prefix /customers/:id/items has a parameter id, too. Set the option idParameter to another name.'
+  })
+  await t.resolves(register({ prefix: '/customers/:customer_id/items', idParameter: 'id' }))
 })

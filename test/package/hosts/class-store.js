@@ -23,11 +23,7 @@ class Records {
     return { list: JSON.stringify(this.#records.slice(after + 1, end)), next: end < this.#records.length ? end - 1 : undefined }
   }
 
-  removeFirst () {
-    return false
-  }
-
-  replaceFirst (id, change) {
+  change (id, change) {
     const index = this.#records.findIndex(record => record.id === id)
     if (index < 0) return
     this.#records[index] = change(JSON.stringify(this.#records[index]))
