@@ -1,8 +1,7 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
-import { problemsOf } from '../schema/problems.js'
-import { validatorOf } from '../schema/validation.js'
+import { checkerOf } from '../schema/validation.js'
 import { mapSchema, pointer } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
 import type { HasId, MaybePromise, Store } from '../stores/store.js'
@@ -93,7 +92,7 @@ function problemsOfFields (schema: TObject) {
   })
   const problems = invalidNames.map(name => ({ path: `/schema/properties${pointer(name)}`, message: 'cannot be stored: its name is reserved, too long, or not unique without its case' }))
   try {
-    validatorOf(schema)
+    checkerOf(schema)
   } catch (error) {
     problems.push({ path: '/schema', message: `is not valid: ${(error as Error).message}` })
   }
@@ -103,9 +102,9 @@ function problemsOfFields (schema: TObject) {
 /** The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot store. */
 export function problemsOfRecords (schema: TObject, records: unknown) {
   if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
-  const validate = validatorOf(schema)
+  const problemsIn = checkerOf(schema)
   return records.flatMap((record, n) => {
-    const problems = validate(record) ? [] : problemsOf(validate.errors)
+    const problems = problemsIn(record) ?? []
     const texts = Object.entries(Object(record)).filter(([, value]) => typeof value === 'string' && value.includes('\0'))
     return [...problems, ...texts.map(([field]) => ({ path: `/${field}`, message: 'must not contain the character NUL' }))]
       .map(({ path, message }) => ({ path: `/${n}${path}`, message }))

@@ -3,7 +3,7 @@ import addFormats from 'ajv-formats'
 import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { problemsOf } from '../schema/problems.js'
-import { createAjv, sharedAjv } from '../schema/validation.js'
+import { createAjv, ownKeywords, sharedAjv } from '../schema/validation.js'
 import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { readObject, StartupError } from '../startup.js'
 import { checkDefinition, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition } from './definition.js'
@@ -12,7 +12,7 @@ import { CollectionOptions } from './routes.js'
 const dialect = 'https://json-schema.org/draft/2020-12/schema'
 
 /** Keywords that Ajv knows, but our document, our tables or draft 2020-12 do not. */
-const unsupported = ['$dynamicAnchor', '$dynamicRef', '$recursiveAnchor', '$recursiveRef', '$vocabulary', 'dependencies', 'id', 'isWellFormed', 'nullable']
+const unsupported = ['$dynamicAnchor', '$dynamicRef', '$recursiveAnchor', '$recursiveRef', '$vocabulary', 'dependencies', 'id', 'nullable', ...ownKeywords]
 
 type Problems = { path: string, message: string }[]
 
@@ -82,6 +82,13 @@ function problemsOfKeywords (schema: TSchema) {
   })
 }
 
+/** A body of 1 MB can have 500,000 values. */
+const maxWidth = 100
+
+function isSchema (value: unknown): value is TSchema {
+  return Object(value) === value
+}
+
 /** The schemas for the same value in a schema. */
 function alternatives ({ allOf = [], anyOf = [], oneOf = [], not, if: condition, then, else: otherwise, dependentSchemas }: TSchema): TSchema[] {
   return [...allOf, ...anyOf, ...oneOf, not, condition, then, otherwise, ...Object.values({ ...dependentSchemas })].filter(Boolean)
@@ -94,13 +101,16 @@ function alternatives ({ allOf = [], anyOf = [], oneOf = [], not, if: condition,
  */
 function problemsOfRecursion (schema: TSchema): Problems {
   const targets = targetsIn(schema)
+  const widths = new Map<TSchema, number>()
   const recursive = [...targets].filter(([ref, target]) => references(target).has(ref))
   const endless = recursive.filter(([ref, target]) => forSameValue(target).some(({ $ref }) => $ref === ref))
   if (endless.length > 0) return endless.map(([ref]) => ({ path: `/schema${ref.slice(1)}`, message: 'must not refer to itself for the same value' }))
   const used = forSameValue(schema).flatMap(({ properties, required = [], dependentRequired, dependentSchemas }) =>
     [...Object.keys({ ...properties, ...dependentRequired, ...dependentSchemas }), ...required, ...Object.values({ ...dependentRequired }).flat()])
   const missing = new Set(used.filter(name => !Object.hasOwn(schema.properties, name)))
+  const width = widthOf(schema)
   return [
+    ...width > maxWidth ? [{ path: '/schema', message: `must not apply more than ${maxWidth} schemas to the same value, but applies up to ${width}` }] : [],
     ...recursive.flatMap(([ref, target]) => collect(target, (part, path) => isExponential(part, ref) ? [{ path, message: `must not refer to ${ref} in several alternatives, because this takes exponential time` }] : [], `/schema${ref.slice(1)}`)),
     ...[...missing].map(name => ({ path: '/schema/properties', message: `must contain ${name}, which another part of the schema uses` }))
   ]
@@ -113,10 +123,30 @@ function problemsOfRecursion (schema: TSchema): Problems {
 
   /** All references in a schema, and in their targets. */
   function references (value: unknown, found = new Set<string>()) {
-    for (const [, ref = ''] of String(JSON.stringify(value)).matchAll(/"\$ref":"([^"]+)"/g)) {
-      if (found.size < found.add(ref).size) references(targets.get(ref), found)
+    if (isSchema(value)) {
+      collect(value, ({ $ref }) => {
+        if ($ref !== undefined && found.size < found.add($ref).size) references(targets.get($ref), found)
+        return []
+      })
     }
     return found
+  }
+
+  /**
+   * How many schemas a schema applies to the same value or to the same part of it, at most. What it refers to counts each
+   * time, except for itself. Ajv compares a value with the objects in an enum one by one.
+   */
+  function widthOf (schema: unknown): number {
+    if (!isSchema(schema)) return 0
+    const known = widths.get(schema)
+    if (known !== undefined) return known
+    widths.set(schema, 0)
+    const { $ref, properties, patternProperties, prefixItems = [], items, contains, additionalProperties, propertyNames, unevaluatedItems, unevaluatedProperties, enum: values = [] } = schema
+    const parts = [...Object.values({ ...properties }), ...prefixItems, items, additionalProperties, propertyNames, unevaluatedItems, unevaluatedProperties]
+    const others = [...alternatives(schema), targets.get($ref), contains, ...Object.values({ ...patternProperties }), ...values]
+    const width = parts.reduce((most, part) => Math.max(most, widthOf(part)), 1) + others.reduce((sum, other) => sum + widthOf(other), 0)
+    widths.set(schema, width)
+    return width
   }
 
   /** A schema, and all others for the same value that it contains or refers to. */

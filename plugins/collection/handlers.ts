@@ -4,9 +4,8 @@ import type { PageQuery } from '../../schemas/fields.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import { problemsOf } from '../schema/problems.js'
 import { knownFieldsOf, nestedFieldsRemover } from '../schema/unknown-fields.js'
-import { validatorOf } from '../schema/validation.js'
+import { checkerOf } from '../schema/validation.js'
 import type { HasId, Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
@@ -22,7 +21,7 @@ export const CreationHeaders = Type.Object({
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
 export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { schema, idSource, idParameter }: CheckedDefinition) {
-  const validate = validatorOf(schema)
+  const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
@@ -45,6 +44,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
       const { id, ...fields } = body
       const record = idSource === 'server' ? fields : body
       const key = request.headers['idempotency-key'] as string | undefined
+      // The longest form of a number in JSON is five times as long as its shortest one.
+      if (!(Number(request.headers['content-length']) * 5 < request.routeOptions.bodyLimit)) checkSize(request, record)
       // A POST changes the list, so its preconditions are about the list.
       if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
       const json = await store.append(record, key)
@@ -78,7 +79,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     const id = idOf(request)
     if (!Number.isSafeInteger(id)) throw httpError(404)
     if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
-    const json = await change(request, changeOf(request.body, id))
+    const changed = changeOf(request.body, id)
+    const json = await change(request, current => checkSize(request, changed(current)))
     setHeaders(request, reply)
     reply.header('etag', etagOf(json))
     return json
@@ -96,10 +98,17 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
   function checked (record: unknown, id: number) {
     removeNestedFields(record)
-    if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
+    const problems = problemsIn(record)
+    if (problems) throw invalid('body', problems)
     if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
     return knownFields(record as HasId)
   }
+}
+
+/** Returns a record that is not larger than a request can be, however many changes have added to it. */
+function checkSize<T> ({ routeOptions }: FastifyRequest, record: T) {
+  if (Buffer.byteLength(JSON.stringify(record)) > routeOptions.bodyLimit) throw httpError(413)
+  return record
 }
 
 function sendRecord (request: FastifyRequest, reply: FastifyReply, record?: string | null) {

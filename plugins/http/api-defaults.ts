@@ -2,9 +2,8 @@ import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 import { schemaId, schemaName } from '../../schemas/fields.js'
-import { problemsOf } from '../schema/problems.js'
 import { nestedFieldsRemover } from '../schema/unknown-fields.js'
-import { validatorOf } from '../schema/validation.js'
+import { checkerOf } from '../schema/validation.js'
 import errors, { httpError, invalid, parts } from './errors.js'
 import jsonBody from './json-body.js'
 import { failures, rateHeaders } from './responses.js'
@@ -55,8 +54,11 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   const part = parts[definition.httpPart as keyof typeof parts]
   if (part === 'body' && ['PUT', 'PATCH'].includes(definition.method)) return () => true
   const schema = given.$ref ? app.getSchema(given.$ref) as TObject : part === 'headers' ? withLowerCaseNames(given) : given
-  const validate = validatorOf(schema)
-  const check = (data: unknown) => validate(data) || { error: invalid(part, problemsOf(validate.errors)) }
+  const problemsIn = checkerOf(schema)
+  const check = (data: unknown) => {
+    const problems = problemsIn(data)
+    return problems ? { error: invalid(part, problems) } : true
+  }
   if (part === 'body') {
     const removeNestedFields = nestedFieldsRemover(schema)
     return body => {
@@ -67,7 +69,7 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   const { properties } = schema
   const names = Object.keys(properties)
   const integers = names.filter(name => properties[name]?.type === 'integer')
-  const isOptional = validate({})
+  const isOptional = !problemsIn({})
   return data => {
     // The path of the list with a slash at its end.
     if (part === 'path' && names.some(name => data[name] === '')) return { error: httpError(404) }

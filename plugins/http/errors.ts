@@ -7,7 +7,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { metadata } from '../plugin.js'
-import { problemsOf } from '../schema/problems.js'
+import { problemsOf, shortened } from '../schema/problems.js'
 import { noCache } from './responses.js'
 
 /** Status and `detail` of the errors that stores throw. */
@@ -37,6 +37,7 @@ const errorClasses = {
   403: createError('ERR_CROSS_ORIGIN', '%s', 403, Error, false),
   404: createError('ERR_NOT_FOUND', '%s', 404, Error, false),
   412: createError('ERR_PRECONDITION_FAILED', '%s', 412, Error, false),
+  413: createError('ERR_TOO_LARGE', '%s', 413, Error, false),
   429: createError('ERR_TOO_MANY_REQUESTS', '%s', 429, Error, false),
   503: createError('ERR_UNAVAILABLE', '%s', 503, Error, false)
 }
@@ -51,7 +52,7 @@ export function invalid (part: Problem['in'], problems: (Omit<Problem, 'in'> & {
   const listed = (nameOf: (problem: typeof problems[0]) => string) => `Invalid ${part}: ${problems.map(problem => `${nameOf(problem) || 'it'} ${problem.message}`).join(', ')}.`
   return Object.assign(httpError(400, listed(({ path }) => path.slice(1))), {
     problems: problems.map(({ path, message }) => ({ in: part, path, message })),
-    reasonOf: () => listed(({ path, field = path.slice(1) }) => field)
+    reasonOf: () => shortened(listed(({ path, field = path.slice(1) }) => field), 1000)
   })
 }
 

@@ -4,14 +4,16 @@ import { pointer } from './walk.js'
 const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', null: 'null', object: 'an object' }
 
 /** Describes what a value must be: in the words of its schema, if it must match a pattern, a format or a function. */
-export function explain ({ keyword, params, message = '', parentSchema: { expected, description } = {} }: ErrorObject) {
+export function explain (error: ErrorObject): string {
+  const { keyword, params, message = '', schema, parentSchema: { expected, description } = {} } = error
   const plain = message.replace('NOT', 'not')
   switch (keyword) {
     case 'required': return 'is required'
     case 'type': return `must be ${[params.type].flat().map(type => typeNames[type] ?? `a ${type}`).join(' or ')}`
     case 'minimum': return `must be at least ${params.limit}`
     case 'maximum': return `must be at most ${params.limit}`
-    case 'enum': return `must be one of ${params.allowedValues.map(shown).join(', ')}`
+    case 'enum': return `must be one of ${params.allowedValues.slice(0, maxValues).map(shown).join(', ')}${params.allowedValues.length > maxValues ? ', …' : ''}`
+    case 'isAmong': return explain({ ...error, keyword: 'enum', params: { allowedValues: schema } })
     case 'const': return `must be ${shown(params.allowedValue)}`
     case 'minLength': return params.limit === 1 ? 'must not be empty' : plain
     case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
@@ -23,28 +25,48 @@ export function explain ({ keyword, params, message = '', parentSchema: { expect
   }
 }
 
+/** A list of more values is cut. The document has all of them. */
+const maxValues = 20
+
 function shown (value: unknown) {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** A long array can have an error for each of its values. The first ones are enough for a person, and comparing them takes little time. */
+/** The problem of a value, with a JSON Pointer to it. The `field` is its place in the schema, for the log. */
+export interface Problem {
+  path: string
+  message: string
+  field?: string
+}
+
+/** The first errors are enough for a person, and comparing them takes little time. */
 const maxErrors = 300
 
-/** The problems of a value, one for each place that is wrong, with a JSON Pointer to it. */
-export function problemsOf (errors: ErrorObject[] | null | undefined) {
-  return (errors ?? []).slice(0, maxErrors).filter(isProblem).map(error => ({
-    path: placeOf(error),
-    message: error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`,
+/** The longest path or message, and that of all together. In JSON, a character can have six bytes, and a problem is in a response twice. */
+const [maxLength, maxTotal] = [256, 4000]
+
+/** The problems of a value, one for each place that is wrong. */
+export function problemsOf (errors: ErrorObject[] | null | undefined): Problem[] {
+  const first = (errors ?? []).slice(0, maxErrors)
+  const unions = first.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
+  let length = 0
+  return first.filter(error => isProblem(error, first, unions)).map(error => ({
+    path: shortened(placeOf(error)),
+    message: shortened(error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`),
     get field () { return fieldOf(error) }
-  }))
+  })).filter(({ path, message }) => (length += path.length + message.length) <= maxTotal)
+}
+
+export function shortened (text: string, length = maxLength) {
+  return text.length > length ? `${text.slice(0, length).toWellFormed()}…` : text
 }
 
 /** Returns whether an error is a problem of its own: not one of a wrong type, which has an error, and not one of an alternative of a union. */
-function isProblem (error: ErrorObject, _index: number, all: ErrorObject[]) {
+function isProblem (error: ErrorObject, all: ErrorObject[], unions: ErrorObject[]) {
   const { keyword, instancePath } = error
   if (keyword === 'if' || keyword === 'propertyNames') return false
   if ((keyword === 'const' || keyword === 'enum') && all.some(other => other.keyword === 'type' && other.instancePath === instancePath)) return false
-  return !all.some(union => (union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union))
+  return !unions.some(union => isAlternative(error, union))
 }
 
 /** The place in the schema, for the log. (The path in the value can contain keys that the client has chosen.) */
@@ -60,7 +82,7 @@ function placeOf ({ keyword, instancePath, params, propertyName }: ErrorObject) 
 
 /** Returns whether an error is about one of the alternatives of a union, which has an error of its own. */
 function isAlternative ({ instancePath, schemaPath }: ErrorObject, union: ErrorObject) {
+  if (!instancePath.startsWith(union.instancePath) || !['', '/'].includes(instancePath.charAt(union.instancePath.length))) return false
   const parent = union.schemaPath.slice(0, union.schemaPath.lastIndexOf('/') + 1)
-  const isBeside = schemaPath.startsWith(parent) && !schemaPath.startsWith(`${union.schemaPath}/`)
-  return !isBeside && (instancePath === union.instancePath || instancePath.startsWith(`${union.instancePath}/`))
+  return !schemaPath.startsWith(parent) || schemaPath.startsWith(`${union.schemaPath}/`)
 }

@@ -1,8 +1,10 @@
 import type { TSchema } from '@sinclair/typebox'
-import type { Options, ValidateFunction } from 'ajv'
+import type { KeywordCxt, KeywordDefinition, Options, ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
-import { mapSchema } from './walk.js'
+import { problemsOf, type Problem } from './problems.js'
+import { identify, isSmall, pathOfInfinity } from './values.js'
+import { mapSchema, pointer } from './walk.js'
 
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
 export function createAjv (options: Options) {
@@ -12,43 +14,133 @@ export function createAjv (options: Options) {
     keyword: 'uniqueItems',
     type: 'array',
     schemaType: 'boolean',
-    validate: (isUnique: boolean, items: unknown[]) => !isUnique || new Set(items.map(canonical)).size === items.length,
+    validate: (isUnique: boolean, items: unknown[], _schema?: object, context?: { rootData: object }) =>
+      !isUnique || new Set(items.map(identify(context?.rootData ?? items))).size === items.length,
     errors: false,
     error: { message: 'must not have duplicate items' }
   })
 }
 
-/** JSON with sorted keys. */
-function canonical (value: unknown) {
-  return JSON.stringify(value, (_key, part) => Object(part) === part && !Array.isArray(part) ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => a < b ? -1 : 1)) : part)
-}
+/** A name that the client chooses is part of the path of all values below it. */
+const maxName = 1024
 
-/** Rejects lone surrogates, which UTF-8 cannot represent. */
-const isWellFormed = {
-  keyword: 'isWellFormed',
-  type: 'string',
-  validate: (_schema: true, text: string) => text.isWellFormed(),
-  errors: false,
-  error: { message: 'must be well-formed Unicode text' }
-} as const
+/** Our keywords. They are not in the schemas themselves, because other programs do not know them. */
+const keywords: KeywordDefinition[] = [
+  {
+    keyword: 'isWellFormed', // UTF-8 cannot represent lone surrogates
+    type: 'string',
+    validate: (_schema: true, text: string) => text.isWellFormed(),
+    errors: false,
+    error: { message: 'must be well-formed Unicode text' }
+  },
+  {
+    keyword: 'hasShortNames',
+    type: 'object',
+    before: 'additionalProperties',
+    validate: (_schema: true, value: object) => Object.keys(value).every(({ length }) => length <= maxName),
+    errors: false,
+    error: { message: `must not have names of more than ${maxName} characters` }
+  },
+  {
+    keyword: 'isAmong', // an enum, which Ajv searches value by value
+    compile: (values: unknown[]) => {
+      const allowed = new Set(values)
+      return value => allowed.has(value)
+    },
+    errors: false
+  },
+  {
+    keyword: 'quiet', // a schema whose errors nobody needs
+    code (context: KeywordCxt) {
+      const valid = context.gen.name('valid')
+      context.mergeEvaluated(context.subschema({ keyword: 'quiet', createErrors: false }, valid))
+      context.ok(valid)
+    }
+  }
+]
 
-let ajv: Ajv2020 | undefined
-const validators = new Map<string, ValidateFunction>()
+export const ownKeywords = keywords.map(({ keyword }) => String(keyword))
+
+const ajvs = new Map<boolean, Ajv2020>()
+const checkers = new Map<string, (value: unknown) => Problem[] | undefined>()
 
 /** The Ajv for the schemas of records and requests. All apps of a process share it. */
-export function sharedAjv () {
-  ajv ??= addFormats.default(createAjv({ keywords: [isWellFormed] }))
+export function sharedAjv (allErrors = true) {
+  const ajv = ajvs.get(allErrors) ?? addFormats.default(createAjv({ allErrors, keywords, ownProperties: true, code: { process: allErrors ? withFewErrors : withoutInnerErrors } }))
     .addFormat('int64', true) // these two are for other programs
     .addFormat('double', true)
+  ajvs.set(allErrors, ajv)
   return ajv
 }
 
-/** The validator of a schema. Types are strict. Equal schemas have the same validator. */
-export function validatorOf ({ $id, ...schema }: TSchema) {
+/**
+ * Returns a function that returns the problems of an invalid value. Types are strict. Equal schemas have the same function.
+ * A value is first validated without collecting errors. All problems are collected only if the value is small, because Ajv
+ * takes super-linear time for it; otherwise the first problem is enough.
+ */
+export function checkerOf ({ $id, ...schema }: TSchema) {
   const key = JSON.stringify(schema)
-  // Our keyword is not in the schema itself, because other programs do not know it.
-  const withTextCheck = (part: TSchema) => [part.type].flat().includes('string') ? { ...part, isWellFormed: true } : part
-  const validate = validators.get(key) ?? sharedAjv().compile(mapSchema(schema, withTextCheck))
-  validators.set(key, validate)
-  return validate
+  const checker = checkers.get(key) ?? createChecker(mapSchema(schema, withChecks))
+  checkers.set(key, checker)
+  return checker
+}
+
+function createChecker (schema: TSchema) {
+  const validate = sharedAjv(false).compile(mapSchema(schema, withoutAlternatives))
+  // Ajv accepts only finite numbers, but it does not look into values without a type.
+  const open = Object.entries<TSchema>({ ...schema.properties }).filter(([, { type }]) => ![type].flat().every(type => scalars.includes(type))).map(([name]) => name)
+  let collect: ValidateFunction | undefined
+
+  return (value: unknown): Problem[] | undefined => {
+    try {
+      if (validate(value)) return infinityIn(value)
+      if (!isSmall(value)) return problemsOf(validate.errors)
+      collect ??= sharedAjv().compile(schema)
+      collect(value)
+      return problemsOf(collect.errors)
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error
+      // The functions of a recursive schema call each other for each level, and the stack is limited.
+      return [{ path: '', message: 'must not be nested so deeply' }]
+    }
+  }
+
+  function infinityIn (value: unknown) {
+    for (const name of open) {
+      const path = pathOfInfinity(Object(value)[name])
+      if (path !== undefined) return [{ path: pointer(name) + path, message: 'must be a number' }]
+    }
+  }
+}
+
+const scalars = ['boolean', 'integer', 'null', 'number', 'string']
+
+function withChecks (part: TSchema) {
+  const { type, additionalProperties, unevaluatedProperties, patternProperties } = part
+  const hasFreeNames = [additionalProperties, unevaluatedProperties, patternProperties].some(keyword => Object(keyword) === keyword)
+  return { ...part, ...[type].flat().includes('string') && { isWellFormed: true }, ...hasFreeNames && { hasShortNames: true } }
+}
+
+/** The schema for the first validation, which tries many alternatives and searches long lists for each value. */
+function withoutAlternatives ({ enum: values, ...part }: TSchema) {
+  const quiet = (schema: object) => ({ quiet: schema })
+  return {
+    ...part,
+    ...values && (values.length > 20 && values.every((value: unknown) => Object(value) !== value) ? { isAmong: values } : { enum: values }),
+    ...part.anyOf && { anyOf: part.anyOf.map(quiet) },
+    ...part.oneOf && { oneOf: part.oneOf.map(quiet) },
+    ...part.contains && { contains: quiet(part.contains) }
+  }
+}
+
+/** Generated code, in which an alternative that does not match is counted, but has no error, and errors are not copied at each level. */
+function withoutInnerErrors (code: string) {
+  return code
+    .replaceAll(/const (err\d+) = \{\};if\(vErrors === null\)\{vErrors = \[\1\];\}else \{vErrors\.push\(\1\);\}errors\+\+;/g, 'errors++;')
+    .replaceAll(/vErrors = vErrors === null \? ([\w.]+)\.errors : vErrors\.concat\(\1\.errors\);errors = vErrors\.length;/g, 'vErrors = $1.errors;errors++;')
+}
+
+/** Generated code, in which a long list of errors is not copied for each value. */
+function withFewErrors (code: string) {
+  return code.replaceAll(/vErrors\.concat\(([\w.]+)\.errors\)/g, '(vErrors.length < 500 ? vErrors.concat($1.errors) : (vErrors.push($1.errors[0]), vErrors))')
 }
