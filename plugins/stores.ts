@@ -10,9 +10,8 @@ import { invalid } from './http/errors.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkOptions, custom, metadata, optional, ownDecorator } from './plugin.js'
-import { problemsOf } from './schema/problems.js'
 import { knownFieldsOf } from './schema/unknown-fields.js'
-import { validatorOf } from './schema/validation.js'
+import { checkerOf } from './schema/validation.js'
 import { StartupError } from './startup.js'
 import { StoreUnavailableError } from './stores/errors.js'
 import { memory } from './stores/memory/store.js'
@@ -149,12 +148,13 @@ export async function openStore (app: FastifyInstance, collection: CheckedDefini
 
 /** The store of a collection for code of the host, whose records are validated like those of clients. */
 function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store: Store<T>): Store<T> {
-  const validate = validatorOf({ ...schema, required: schema.required?.filter(name => name !== 'id') })
+  const problemsIn = checkerOf({ ...schema, required: schema.required?.filter(name => name !== 'id') })
   const knownFields = knownFieldsOf(schema)
   return {
     ...store,
     async append (record, key) {
-      if (!validate(record)) throw invalid('body', problemsOf(validate.errors))
+      const problems = problemsIn(record)
+      if (problems) throw invalid('body', problems)
       return store.append(knownFields(record), key)
     }
   }

@@ -42,6 +42,11 @@ function withFields (properties: object, more: object = {}) {
   return { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, ...properties }, ...more } }
 }
 
+/** Schemas of which each refers twice to the next one. */
+function doubling (length: number) {
+  return Object.fromEntries(Array.from({ length }, (_, n) => [`d${n}`, { allOf: [1, 2].map(() => n === length - 1 ? { type: 'array' } : { $ref: `#/$defs/d${n + 1}` }) }]))
+}
+
 onEveryEngine((t, address, engine) => {
   t.test('COLLECTIONS_FILE serves its collections beside items and users', async t => {
     const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: fileOf(t, { orders }), API_PREFIX: '/api,/v2' })
@@ -152,6 +157,9 @@ test('an invalid file is one message with all problems', async t => {
       ...['d', 'e', 'b', 'f'].map(name => `/a/schema/properties must contain ${name}, which another part of the schema uses`)],
     [{ a: withFields({}, { $defs: { b: { $ref: '#/$defs/c' }, c: { anyOf: [{ $ref: '#/$defs/b' }] } } }) }, '/a/schema/$defs/b must not refer to itself for the same value', '/a/schema/$defs/c must not refer to itself for the same value'],
     [{ a: withFields({}, { $defs: { tree: { anyOf: [{ items: { $ref: '#/$defs/tree' } }, { items: { $ref: '#/$defs/tree' } }] } } }) }, '/a/schema/$defs/tree must not refer to #/$defs/tree in several alternatives, because this takes exponential time'],
+    [{ a: withFields({}, { $defs: { 'a"b': { anyOf: [{ items: { $ref: '#/$defs/a"b' } }, { items: { $ref: '#/$defs/a"b' } }] } } }) }, '/a/schema/$defs/a"b must not refer to #/$defs/a"b in several alternatives, because this takes exponential time'],
+    [{ a: withFields({ b: { $ref: '#/$defs/d0' } }, { $defs: doubling(22) }), c: withFields({ d: { enum: Array.from({ length: 200 }, (_, n) => [n]) } }) },
+      '/a/schema must not apply more than 100 schemas to the same value, but applies up to 12582910', '/c/schema must not apply more than 100 schemas to the same value, but applies up to 201'],
     [{ a: withFields({ b: { pattern: '(a+)+$' }, c: { type: 'object', patternProperties: { 'a*b': {} } } }) },
       ...['b/pattern', 'c/patternProperties/a*b'].map(path => `/a/schema/properties/${path} can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways`)],
     [{ a: { schema, seed: [{ id: 1, quantity: 0, email: 'a@b.c' }, ada] } }, '/a/seed/0/quantity must be at least 1'],

@@ -268,12 +268,13 @@ test('a collection that can only be read, and one with upgrades', async t => {
   })
 })
 
-test('an array with very many wrong values is answered in linear time', async t => {
+test('an array has many problems, and only the first one if it is large', async t => {
   const schema = Type.Object({ id: Type.Integer(), tags: Type.Array(Type.Union([Type.String(), Type.Object({ a: Type.Literal(1) })])) })
   const { send } = await serve(t, 'memory', { name: 'notes', schema })
-  const { status, body } = await send('POST', '/notes', { tags: Array.from({ length: 100_000 }, () => ({})) })
+  const { status, body } = await send('POST', '/notes', { tags: Array.from({ length: 1000 }, () => ({})) })
   t.equal(status, 400)
   t.ok(body.errors.length > 50 && body.errors.length <= 300)
+  t.same((await send('POST', '/notes', { tags: Array.from({ length: 100_000 }, () => ({})) })).body, invalidBody('body', ['/tags/0', 'must match one of the allowed schemas']))
 })
 
 test('a field that needs another field', async t => {

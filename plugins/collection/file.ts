@@ -143,8 +143,8 @@ function problemsOfRecursion (schema: TSchema): Problems {
     widths.set(schema, 0)
     const { $ref, properties, patternProperties, prefixItems = [], items, contains, additionalProperties, propertyNames, unevaluatedItems, unevaluatedProperties, enum: values = [] } = schema
     const parts = [...Object.values({ ...properties }), ...prefixItems, items, additionalProperties, propertyNames, unevaluatedItems, unevaluatedProperties]
-    const others = [...alternatives(schema), targets.get($ref), contains, ...Object.values({ ...patternProperties }), ...values]
-    const width = parts.reduce((most, part) => Math.max(most, widthOf(part)), 1) + others.reduce((sum, other) => sum + widthOf(other), 0)
+    const others = [...alternatives(schema), targets.get($ref), contains, ...Object.values({ ...patternProperties })]
+    const width = parts.reduce((most, part) => Math.max(most, widthOf(part)), 1) + others.reduce((sum, other) => sum + widthOf(other), values.filter(isSchema).length)
     widths.set(schema, width)
     return width
   }

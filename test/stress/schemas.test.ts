@@ -12,7 +12,7 @@ import { seedOf } from './seed.js'
 /** Generated schemas, and an Ajv that compiles each of them once for all engines. */
 const { seed = 5 } = seedOf()
 const schemas = fc.sample(recordSchemas, { numRuns: 200, seed })
-const oracle = addFormats.default(new Ajv2020({ strict: false, allErrors: true }))
+const oracle = addFormats.default(new Ajv2020({ strict: false, allErrors: true, ownProperties: true }))
 
 onEveryEngine((t, address, engine) => {
   t.test('what Ajv accepts is stored and returned unchanged, and what it rejects is 400 and not stored', async t => {
@@ -32,7 +32,7 @@ onEveryEngine((t, address, engine) => {
         const response = await app.inject({ method: 'POST', url, payload })
         const isExpected = isValid
           ? response.statusCode === 201 && isDeepStrictEqual(response.json(), record)
-          : response.statusCode === 400 && response.json().errors.every(({ path }: { path: string }) => oracle.errors?.some(({ instancePath }) => path.startsWith(instancePath)))
+          : response.statusCode === 400 && response.json().errors.every(({ path }: { path: string }) => oracle.errors?.some(({ instancePath }) => path.startsWith(instancePath.slice(0, 256))))
         if (isValid) stored.push(record)
         if (!isExpected) problems.push({ schema, payload, response: response.body })
       }

@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { hostileDefs, hostileFields, hostileValues } from './hostile.js'
 
 /** A JSON Schema, and values that it accepts. */
 interface Generated {
@@ -9,7 +10,7 @@ interface Generated {
 const text = fc.string({ unit: 'binary', maxLength: 5 }).filter(text => !text.includes('\0'))
 
 /** Schemas for texts that `$ref` can refer to. */
-const definitions = { short: { type: 'string', maxLength: 5 }, colour: { enum: ['red', 'green'] }, tree: { type: 'array', items: { $ref: '#/$defs/tree' } } }
+const definitions = { ...hostileDefs, short: { type: 'string', maxLength: 5 }, colour: { enum: ['red', 'green'] }, list: { type: 'array', items: { $ref: '#/$defs/list' } } }
 
 const { value: generated } = fc.letrec<{ value: Generated, tree: unknown }>(tie => ({
   tree: fc.oneof({ depthSize: 'small' }, fc.constant([]), fc.array(tie('tree'), { maxLength: 2 })),
@@ -27,10 +28,11 @@ const { value: generated } = fc.letrec<{ value: Generated, tree: unknown }>(tie 
       of({ const: { a: [1, null] } }, fc.constant({ a: [1, null] })),
       of({ $ref: '#/$defs/short' }, text),
       of({ $ref: '#/$defs/colour' }, fc.constantFrom('red', 'green')),
-      of({ $ref: '#/$defs/tree' }, tie('tree')),
+      of({ $ref: '#/$defs/list' }, tie('tree')),
       of({ anyOf: [{ $ref: '#/$defs/short' }, { type: 'integer' }] }, fc.oneof(text, fc.integer())),
       of({ not: { type: 'string' } }, fc.constantFrom(null, 1, [], {})),
-      of(true, fc.constantFrom(null, 1, 'x', [1], { a: 1 }))
+      of(true, fc.constantFrom(null, 1, 'x', [1], { a: 1 })),
+      ...Object.values(hostileFields).map(schema => of(schema, fc.constantFrom(...Object.values(hostileValues).map(valueOf => JSON.parse(valueOf(300))))))
     ),
     fc.tuple(tie('value'), fc.nat(2), fc.boolean()).map(([{ schema, values }, minItems, uniqueItems]) =>
       of({ type: 'array', items: schema, minItems, maxItems: 3, uniqueItems }, fc.array(values, { minLength: minItems, maxLength: 3 }))),

@@ -1,0 +1,115 @@
+import { writeFileSync } from 'node:fs'
+import { test, type Test } from 'tap'
+import { checkerOf } from '../../plugins/schema/validation.js'
+import { newFolder } from '../support/folder.js'
+import { build, invalidBody } from '../support/helper.js'
+import { hostileCollections, hostileDefs, hostileFields, hostileValues } from '../support/hostile.js'
+import { start } from '../support/process.js'
+
+function fileOf (t: Test, collections: object) {
+  const file = `${newFolder(t)}/collections.json`
+  writeFileSync(file, JSON.stringify(collections))
+  return file
+}
+
+const withValue = (value: object | boolean) => ({ schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, value }, $defs: hostileDefs } })
+
+test('whatever the schema and the body are, the time is linear, and the response and the log line are short', async t => {
+  let longestLine = 0
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, hostileCollections), DOCS: 'false', LOG_LEVEL: 'info' }, { write: line => { longestLine = Math.max(longestLine, line.length) } })
+  for (const name of Object.keys(hostileCollections)) {
+    for (const [kind, valueOf] of Object.entries(hostileValues)) {
+      let [ratio, most] = [Infinity, Infinity]
+      // Other requests and processes disturb some measurements.
+      for (let tries = 0; tries < 5 && (ratio > 8 * 3 || most > 1e6); tries++) {
+        const [small, few, many] = [await cost(name, valueOf(3000)), await cost(name, valueOf(15_000)), await cost(name, valueOf(120_000))]
+        ratio = Math.min(ratio, many / (few + 2000))
+        most = Math.min(most, Math.max(small, few, many))
+      }
+      if (ratio > 8 * 3 || most > 1e6) t.fail(`${name}, ${kind}: eight times as much takes ${ratio.toFixed(1)} times as long, up to ${(most / 1000).toFixed()} ms`)
+    }
+    t.pass(name)
+  }
+  t.ok(longestLine <= 8000, `a line of ${longestLine} characters`)
+
+  /** The CPU time of this process for a request, in microseconds. */
+  async function cost (name: string, value: string) {
+    const before = process.cpuUsage()
+    const { statusCode, body } = await app.inject({ method: 'POST', url: `/api/${name}`, payload: `{"value":${value}}` })
+    const { user, system } = process.cpuUsage(before)
+    if (![201, 400].includes(statusCode) || (statusCode === 400 && Buffer.byteLength(body) > 64_000)) t.fail(`${name} ${statusCode} ${body.slice(0, 200)}`)
+    return user + system
+  }
+})
+
+test('a process with a heap of 128 MB survives the largest bodies', async t => {
+  const service = start(t, { COLLECTIONS_FILE: fileOf(t, hostileCollections), LOG_LEVEL: 'info' }, { flags: ['--max-old-space-size=128'] })
+  const url = await service.url
+  const values = Object.values(hostileValues).map(valueOf => valueOf(1_000_000))
+  for (const [n, name] of Object.keys(hostileFields).entries()) {
+    // Each body for some of the collections. `npm run test:stress` has all.
+    for (const value of values.filter((_, place) => place % 6 === n % 6)) {
+      const response = await fetch(`${url}/api/${name}`, { method: 'POST', body: `{"value":${value}}` })
+      t.ok([201, 400].includes(response.status), `${name}: ${response.status}`)
+      await response.arrayBuffer()
+      const location = response.headers.get('location')
+      if (location) await fetch(new URL(location, `${url}/api/${name}`), { method: 'DELETE' })
+    }
+  }
+  t.ok((await fetch(`${url}/livez`)).ok)
+  t.ok(Math.max(...service.output().split('\n').map(({ length }) => length)) <= 8000)
+})
+
+test('paths, messages, the list of problems and the reason in the log are cut', async t => {
+  const lines: string[] = []
+  const values = Array.from({ length: 250 }, (_, n) => `choice number ${n}`)
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { maps: withValue({ type: 'object', additionalProperties: { type: 'string', enum: values } }) }), LOG_LEVEL: 'info' }, { write: line => { lines.push(line) } })
+  const create = (value: unknown) => app.inject({ method: 'POST', url: '/api/maps', payload: { value } })
+  const long = await create({ [`${'k'.repeat(600)}😀`]: 1, a: 'x' })
+  const cut = `/value/${'k'.repeat(249)}…`
+  t.same(long.json(), invalidBody('body', [cut, 'must be a string'], ['/value/a', `must be one of ${values.slice(0, 20).join(', ')}, …`.slice(0, 256) + '…']))
+  const many = await create(Object.fromEntries(Array.from({ length: 300 }, (_, n) => [n, 'x'])))
+  t.ok(many.json().errors.length < 20 && many.body.length < 16_000)
+  t.ok(lines.every(line => line.length < 2000), 'short lines')
+  t.same((await create({ ['k'.repeat(1025)]: 'choice number 1' })).json(), invalidBody('body', ['/value', 'must not have names of more than 1024 characters']))
+  t.same((await create(Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`name ${n}`, n ? 'choice number 249' : 'x'])))).json().errors,
+    [{ in: 'body', path: '/value/name 0', message: `must be one of ${values.slice(0, 20).join(', ')}, …`.slice(0, 256) + '…' }], 'the first problem of a large body')
+})
+
+test('a value that is nested too deeply for its schema is invalid', async t => {
+  const schema = { anyOf: [{ type: 'string' }, { type: 'object', properties: { a: { $ref: '#/$defs/deep' } }, required: ['a'] }] }
+  const problemsIn = checkerOf({ ...withValue({ $ref: '#/$defs/deep' }).schema, $defs: { deep: schema } } as never)
+  const nested = (depth: number) => JSON.parse(`{"id":1,"value":${'{"a":'.repeat(depth)}"x"${'}'.repeat(depth)}}`)
+  t.equal(problemsIn(nested(100)), undefined)
+  t.same(problemsIn(nested(1e5)), [{ path: '', message: 'must not be nested so deeply' }])
+  t.throws(() => problemsIn({ id: 1, get value () { throw new Error('other errors are not hidden') } }), { message: 'other errors are not hidden' })
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, hostileCollections) })
+  t.equal((await app.inject({ method: 'POST', url: '/api/trees', payload: `{"value":${'['.repeat(490)}1${']'.repeat(490)}}` })).statusCode, 400)
+})
+
+test('a number that JavaScript cannot represent is invalid also in a field of any type', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: withValue(true) }) })
+  const create = (value: string) => app.inject({ method: 'POST', url: '/api/notes', payload: `{"value":${value}}` })
+  for (const [value, path] of [['1e400', ''], ['[1,{"a/b":[-1e999]}]', '/1/a~1b/0']] as const) t.same((await create(value)).json(), invalidBody('body', [`/value${path}`, 'must be a number']))
+  t.equal((await create('[1e308,null,"1e400",{}]')).statusCode, 201)
+})
+
+test('properties with the names of methods are optional or required like others', async t => {
+  const value = { type: 'object', properties: { constructor: { type: 'integer' }, toString: { type: 'string' } }, required: ['valueOf'] }
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: withValue(value) }) })
+  const create = (value: object) => app.inject({ method: 'POST', url: '/api/notes', payload: { value } })
+  t.equal((await create({ valueOf: 1 })).statusCode, 201)
+  t.same((await create({ toString: 1 })).json(), invalidBody('body', ['/value/valueOf', 'is required'], ['/value/toString', 'must be a string']))
+})
+
+test('a record does not grow beyond BODY_LIMIT', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: withValue(true) }), BODY_LIMIT: '2000' })
+  const send = (method: 'POST' | 'PUT' | 'PATCH', url: string, payload: string) => app.inject({ method, url, payload })
+  t.equal((await send('POST', '/api/notes', `{"value":{"a":"${'x'.repeat(1500)}"}}`)).statusCode, 201)
+  const refused = await send('PATCH', '/api/notes/1', `{"value":{"b":"${'x'.repeat(500)}"}}`)
+  t.same([refused.statusCode, refused.json()], [413, { detail: 'The request body is too large' }])
+  t.equal((await send('PATCH', '/api/notes/1', `{"value":{"b":"${'x'.repeat(400)}"}}`)).statusCode, 200)
+  const numbers = `{"value":[${'1e20,'.repeat(300)}1]}`
+  for (const [method, url] of [['POST', '/api/notes'], ['PUT', '/api/notes/1']] as const) t.equal((await send(method, url, numbers)).statusCode, 413, method)
+  t.equal((await app.inject('/api/notes')).json().length, 1)
+})
