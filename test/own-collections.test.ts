@@ -2,7 +2,7 @@ import { AsyncResource } from 'node:async_hooks'
 import { Type, type TObject } from '@sinclair/typebox'
 import { type InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store } from '../src/index.js'
+import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store, type Stores } from '../src/index.js'
 import { checkAnswers } from './support/document.js'
 import { onEveryEngine } from './support/engines.js'
 import { host, invalidBody } from './support/helper.js'
@@ -52,6 +52,20 @@ const Everything = Type.Object({
   tags: Type.Array(Type.String()),
   pair: Type.Optional(Type.Tuple([Type.String(), Type.Number()], { examples: [['a', 1]] })),
   place: Type.Object({ city: Type.String(), at: Type.Optional(Type.Array(Type.Number())) })
+})
+
+const accounts = defineCollection({
+  name: 'accounts',
+  schema: Type.Object({
+    id: Type.Integer({ readOnly: true }),
+    name: Type.String(),
+    password: Type.String({ writeOnly: true }),
+    role: Type.String({ readOnly: true, default: 'guest' }),
+    since: Type.Optional(Type.String({ readOnly: true })),
+    keys: Type.Optional(Type.Array(Type.Object({ label: Type.String(), secret: Type.String({ writeOnly: true }), uses: Type.Optional(Type.Integer({ readOnly: true })) }))),
+    place: Type.Optional(Type.Object({ city: Type.String({ default: 'Rome' }), area: Type.String({ default: 'centre' }), code: Type.Optional(Type.Integer({ writeOnly: true })) }))
+  }, { additionalProperties: false }),
+  seed: [{ id: 1, name: 'ada', password: 'p', role: 'guest', since: 'then', keys: [{ label: 'a', secret: 's' }] }]
 })
 
 test('a condition and the names of properties have one problem for each place', async t => {
@@ -185,6 +199,58 @@ onEveryEngine((t, address, engine) => {
     t.teardown(() => { Date.now = now })
     Date.now = () => now() + 60_000
     t.equal((await send('GET', '/orders')).status, 200)
+  })
+
+  t.test('writeOnly fields are in no response, readOnly fields of a request are ignored, and defaults are added to new records', async t => {
+    const { app, send } = await serve(t, address(), accounts)
+    const first = { id: 1, name: 'ada', role: 'guest', since: 'then', keys: [{ label: 'a' }] }
+    t.same((await send('GET', '/accounts')).body, [first])
+    const got = await send('GET', '/accounts/1')
+    t.same(got.body, first)
+    t.equal((await send('GET', '/accounts/1', undefined, { 'if-none-match': got.etag })).status, 304)
+    t.equal((await send('HEAD', '/accounts')).headers['content-length'], String(JSON.stringify([first]).length))
+
+    const posted = await send('POST', '/accounts', { name: 'grace', password: 'x', since: 5, role: 'admin', keys: [{ label: 'b', secret: 's', uses: 9 }], place: {} }, { 'idempotency-key': 'k' })
+    const second = { id: 2, name: 'grace', role: 'guest', keys: [{ label: 'b' }], place: { city: 'Rome', area: 'centre' } }
+    t.same([posted.status, posted.body, posted.headers.location], [201, second, './accounts/2'])
+    t.same((await send('POST', '/accounts', { name: 'grace', password: 'x', keys: [{ label: 'b', secret: 's' }], place: { city: 'Rome' } }, { 'idempotency-key': 'k' })).body, second)
+    t.same((await send('POST', '/accounts', { name: 'grace' })).body, invalidBody('body', ['/password', 'is required']))
+    t.same((await send('GET', '/accounts?limit=9')).body, [first, second])
+
+    const store = app.getDecorator<Stores<{ accounts: { id: number } }>>('stores').accounts
+    t.same(JSON.parse(String(await store.first(1))), accounts.seed?.[0], 'the store has them all')
+    const patched = await send('PATCH', '/accounts/1', { password: 'y', since: null, id: 1 }, { 'if-match': got.etag })
+    t.same([patched.status, patched.body], [200, first])
+    t.not(patched.etag, got.etag, 'the ETag changes with the password')
+    t.equal((await send('GET', '/accounts/1', undefined, { 'if-none-match': got.etag })).etag, patched.etag)
+    t.equal((await send('DELETE', '/accounts/1', undefined, { 'if-match': got.etag })).status, 412)
+
+    const put = await send('PUT', '/accounts/1', { name: 'ada', password: 'z', since: 'now', place: {} })
+    t.same([put.status, put.body], [200, { id: 1, name: 'ada', role: 'guest', since: 'then', place: { city: 'Rome', area: 'centre' } }])
+    t.same(JSON.parse(String(await store.first(1))), { ...put.body, password: 'z' })
+    t.same((await send('PUT', '/accounts/1', { name: 'ada' })).body, invalidBody('body', ['/password', 'is required']))
+    t.same((await send('PATCH', '/accounts/1', { place: { area: 'north', code: 7 } })).body.place, { city: 'Rome', area: 'north' }, 'PATCH adds no defaults')
+    t.same((await send('PUT', '/accounts/1', 5)).body, invalidBody('body', ['', 'must be an object']))
+
+    const { schemas } = (await send('GET', '/openapi.json')).body.components
+    t.same(Object.keys(schemas.Account.properties), ['id', 'name', 'role', 'since', 'keys', 'place'])
+    t.same(Object.keys(schemas.NewAccount.properties), ['name', 'password', 'keys', 'place'])
+    t.same([schemas.Account.required, schemas.NewAccount.required], [['id', 'name', 'role'], ['name', 'password']])
+    t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada', password: 'p', keys: [{ label: 'a', secret: 's' }] }]])
+  })
+
+  t.test('writeOnly fields are not in a long list', async t => {
+    const { app, send } = await serve(t, address(), accounts)
+    const store = app.getDecorator<Stores<{ accounts: { id: number, [field: string]: unknown } }>>('stores').accounts
+    const record = { name: '"\\"}]愛{[\\', password: 'p'.repeat(2000), role: '🫖'.repeat(2000), place: { city: '\\\\', area: ']' } }
+    for (let n = 0; n < 600; n++) await store.append(record)
+    for (const url of ['/accounts', '/accounts?limit=601']) {
+      const { body } = await send('GET', url)
+      t.equal(body.length, 601)
+      const { password, ...visible } = record
+      t.ok(body.slice(1).every((found: object, n: number) => JSON.stringify(found) === JSON.stringify({ id: n + 2, ...visible })))
+    }
+    t.equal((await send('HEAD', '/accounts')).status, 200)
   })
 
   if (engine === 'memory') return

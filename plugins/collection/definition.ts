@@ -1,6 +1,7 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
+import { withFields, withoutFields } from '../schema/access.js'
 import { checkerOf } from '../schema/validation.js'
 import { mapSchema, pointer } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
@@ -55,13 +56,16 @@ export function checkDefinition (definition: Definition) {
   const One = schemaName(schema.$id)
   // What the collection is called in the document: `order`, `orders`, and their names in operation ids.
   const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
-  const newSchema = idSource === 'server' ? withoutId(schema, One) : schema
-  return { name, schema, newSchema, patchSchema: patchOf(schema, One), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
+  // What a request can contain, and what a response contains.
+  const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
+  const newSchema = idSource === 'server' ? withoutId(writable, One) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
+  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
 }
 
 /** The problems of a definition, each with a JSON Pointer. */
 export function problemsOfDefinition (definition: Definition) {
   const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
+  if (definition.idSource === 'client' && definition.schema.properties?.id?.readOnly) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
   return problems.length > 0 ? problems : problemsOfFields(completeSchema(definition))
 }
 
@@ -131,7 +135,13 @@ function completed (schema: TSchema) {
 function withoutId (schema: TObject, name: string): TObject {
   const { id, ...properties } = schema.properties
   const examples = schema.examples?.map(({ id, ...example }: HasId) => example)
-  return { ...schema, $id: schemaId(`New${name}`), properties, required: (schema.required as string[]).filter(name => name !== 'id'), ...examples && { examples } }
+  return { ...withFields(schema, properties), $id: schemaId(`New${name}`), ...examples && { examples } } as TObject
+}
+
+/** Fields with a default are optional in a request. */
+function optionalDefaults (schema: TObject) {
+  const hasDefault = (name: string) => schema.properties[name]?.default !== undefined
+  return schema.required?.some(hasDefault) ? withFields(schema, schema.properties, name => !hasDefault(name)) as TObject : schema
 }
 
 /** The schema of a merge patch, for the document: each field is optional, and null if it can be removed. */

@@ -4,6 +4,7 @@ import type { PageQuery } from '../../schemas/fields.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
+import { addDefaults, hasKeyword, visitFields } from '../schema/access.js'
 import { knownFieldsOf, nestedFieldsRemover } from '../schema/unknown-fields.js'
 import { checkerOf } from '../schema/validation.js'
 import type { HasId, Store } from '../stores/store.js'
@@ -24,6 +25,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
+  const hasReadOnly = hasKeyword(schema, 'readOnly')
+  const hasDefaults = hasKeyword(schema, 'default')
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
@@ -48,16 +51,21 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
       if (!(Number(request.headers['content-length']) * 5 < request.routeOptions.bodyLimit)) checkSize(request, record)
       // A POST changes the list, so its preconditions are about the list.
       if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
+      // A hook, a default or the store of a host sets them.
+      if (hasReadOnly) addDefaults(schema, record)
+      const problems = hasReadOnly && store.schema && problemsIn({ id: 1, ...record })
+      if (problems) throw invalid('body', problems)
       const json = await store.append(record, key)
       setHeaders(request, reply)
       reply.code(201).header('location', recordUrl(request, idSource === 'server' ? JSON.parse(json).id : id))
       return json
     },
 
-    /** The body is the whole record. Its id can be left out. */
+    /** The body is the whole record. Its id can be left out, and its readOnly fields stay as they are. */
     replaceRecord (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
-        const record = checked({ id, ...body }, id)
+        if (hasReadOnly) return current => checked(completed({ id, ...structuredClone(body) }, JSON.parse(current)), id)
+        const record = checked(completed({ id, ...body }), id)
         return () => record
       })
     },
@@ -94,6 +102,14 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     })
     if (!json) throw httpError(404)
     return json
+  }
+
+  /** Adds the stored values of readOnly fields, and defaults. */
+  function completed (record: HasId, stored?: HasId) {
+    visitFields(schema, stored && record, ({ object, name, property, other }) => {
+      if (property.readOnly && object[name] === undefined && other[name] !== undefined) object[name] = other[name]
+    }, stored)
+    return hasDefaults ? addDefaults(schema, record) : record
   }
 
   function checked (record: unknown, id: number) {

@@ -10,6 +10,7 @@ import { checkOptions, custom, repeatable } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { requiredMethods } from '../stores/store.js'
+import { bodyPreparation, hidingHandler } from './access.js'
 import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
 
@@ -37,11 +38,12 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   if (Array.from(app.prefix.matchAll(/(?<!:):(\w+)/g), ([, name]) => name).includes(definition.idParameter)) {
     throw new StartupError(`Invalid collection ${definition.name}: the prefix ${app.prefix} has a parameter ${definition.idParameter}, too. Set the option idParameter to another name.`)
   }
-  const { schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
+  const { responseSchema: schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
   await applyApiDefaults(app, options.errorHandler)
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const handlers = handlersOf(await openStore(app, definition, options.store), definition)
+  const prepareBody = bodyPreparation(definition)
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
   const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
@@ -142,11 +144,20 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
   }
 
   for (const operation of definition.operations) {
-    const { schema, onSend = [], ...route } = routes[operation]
-    const { schema: ownSchema, onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
+    const { schema, handler, onSend = [], ...route } = routes[operation]
+    const { schema: ownSchema, preValidation = [], onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
     const url = schema?.params ? `/:${idParameter}` : app.prefix === '' ? '/' : ''
     const names = { operationId: operation + (operation === 'list' ? Many : One), tags: [definition.name] }
-    app.route({ ...routeDefaults, url, ...route, ...own, schema: { ...names, ...schema, ...ownSchema }, onSend: [ownOnSend, onSend].flat() })
+    app.route({
+      ...routeDefaults,
+      url,
+      ...route,
+      ...own,
+      schema: { ...names, ...schema, ...ownSchema },
+      preValidation: [preValidation, schema?.body ? prepareBody ?? [] : []].flat(),
+      onSend: [ownOnSend, onSend].flat(),
+      handler: hidingHandler(handler, definition)
+    })
   }
 }
 

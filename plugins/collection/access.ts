@@ -1,0 +1,30 @@
+import { pipeline, Readable } from 'node:stream'
+import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import { addDefaults, fieldRemover, hasKeyword, removeFields } from '../schema/access.js'
+import type { CheckedDefinition } from './definition.js'
+
+/** Returns a hook that ignores the readOnly fields of a body, and adds defaults to a new record. Most collections need none. */
+export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
+  const hasReadOnly = hasKeyword(schema, 'readOnly')
+  if (!hasReadOnly && !hasKeyword(schema, 'default')) return
+  return function prepareBody ({ method, body }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+    if (hasReadOnly) removeFields(schema, 'readOnly', body)
+    if (method === 'POST') addDefaults(newSchema, body)
+    done()
+  }
+}
+
+/** Returns a handler whose responses have no writeOnly fields. The ETags are those of the whole records. */
+export function hidingHandler (handler: RouteHandlerMethod, { schema }: CheckedDefinition): RouteHandlerMethod {
+  if (!hasKeyword(schema, 'writeOnly')) return handler
+  return async function hideFields (request, reply) {
+    const body = await handler.call(this, request, reply)
+    if (typeof body === 'string' || Buffer.isBuffer(body)) {
+      const value = JSON.parse(String(body))
+      for (const record of [value].flat()) removeFields(schema, 'writeOnly', record)
+      return JSON.stringify(value)
+    }
+    // The list of a HEAD request is closed already.
+    return body instanceof Readable && request.method !== 'HEAD' ? pipeline(body, fieldRemover(schema, 'writeOnly'), () => {}) : body
+  }
+}
