@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks'
-import { Type, type TObject } from '@sinclair/typebox'
-import { type InjectOptions } from 'fastify'
+import { Readable } from 'node:stream'
+import { Type, type Static, type TObject } from '@sinclair/typebox'
+import type { FastifyRequest, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store, type Stores } from '../src/index.js'
 import { checkAnswers } from './support/document.js'
@@ -239,6 +240,19 @@ onEveryEngine((t, address, engine) => {
     t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada', password: 'p', keys: [{ label: 'a', secret: 's' }] }]])
   })
 
+  t.test('PATCH sets a required field to null if it can be null, also in nested objects', async t => {
+    const schema = Type.Object({
+      id: Type.Integer(),
+      owner: Type.Union([Type.String(), Type.Null()]),
+      place: Type.Object({ city: Type.String(), floor: Type.Ref('#/$defs/Floor'), room: Type.Optional(Type.String()) })
+    }, { $defs: { Floor: Type.Unsafe<number | null>({ type: ['integer', 'null'] }) } })
+    const { send } = await serve(t, address(), { name: 'desks', schema, seed: [{ id: 1, owner: 'ada', place: { city: 'Rome', floor: 2, room: 'a' } }] })
+    t.same((await send('PATCH', '/desks/1', { owner: null, place: { floor: null, room: null } })).body, { id: 1, owner: null, place: { city: 'Rome', floor: null } })
+    t.same((await send('PATCH', '/desks/1', { place: { city: null } })).body, invalidBody('body', ['/place/city', 'is required']))
+    t.same((await send('PATCH', '/desks/1', { owner: 'grace', place: { floor: 3 } })).body, { id: 1, owner: 'grace', place: { city: 'Rome', floor: 3 } })
+    t.same((await send('GET', '/desks/1')).body, { id: 1, owner: 'grace', place: { city: 'Rome', floor: 3 } })
+  })
+
   t.test('writeOnly fields are not in a long list', async t => {
     const { app, send } = await serve(t, address(), accounts)
     const store = app.getDecorator<Stores<{ accounts: { id: number, [field: string]: unknown } }>>('stores').accounts
@@ -285,6 +299,68 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
+test('readOnly, writeOnly and default work at every place of a schema', async t => {
+  const secret = { type: 'string', writeOnly: true }
+  const schema = {
+    type: 'object',
+    required: ['id', 'size'],
+    properties: {
+      id: { type: 'integer' },
+      size: { $ref: '#/$defs/Size' },
+      tree: { $ref: '#/$defs/Node' },
+      either: { anyOf: [{ type: 'object', required: ['kind'], properties: { kind: { const: 'a' }, a: secret, b: { default: 1 } } }, { type: 'null' }] },
+      both: { allOf: [{ properties: { c: { default: { d: 2 } } } }, { properties: { e: secret } }] },
+      map: { type: 'object', additionalProperties: { type: 'object', properties: { s: secret, f: { default: 3 } } }, patternProperties: { '^x': { type: 'object', properties: { made: { readOnly: true } } } } },
+      pair: { type: 'array', prefixItems: [{ type: 'object', properties: { s: secret } }], items: { type: 'object', properties: { made: { readOnly: true } } } }
+    },
+    $defs: { Size: { type: 'integer', default: 5 }, Node: { type: 'object', required: ['label'], properties: { label: { type: 'string' }, s: secret, made: { type: 'string', readOnly: true }, children: { type: 'array', items: { $ref: '#/$defs/Node' } }, parent: { $ref: '#/$defs/Node' } } } }
+  }
+  const { send } = await serve(t, 'memory', { name: 'things', schema: schema as never })
+  const value = {
+    tree: { label: 'a', s: 's', made: 'x', children: [{ label: 'b', s: 's', made: 'x' }], parent: { label: 'c', s: 's' } },
+    either: { kind: 'a', a: 's' },
+    both: { e: 's' },
+    map: { one: { s: 's' }, x: { s: 's', made: 1 } },
+    pair: [{ s: 's', made: 2 }, { s: 's', made: 2 }]
+  }
+  const visible = {
+    id: 1,
+    size: 5,
+    tree: { label: 'a', children: [{ label: 'b' }], parent: { label: 'c' } },
+    either: { kind: 'a' },
+    both: { c: { d: 2 } },
+    map: { one: { f: 3 }, x: { s: 's' } },
+    pair: [{ made: 2 }, { s: 's' }]
+  }
+  t.same((await send('POST', '/things', value)).body, visible)
+  t.same((await send('PUT', '/things/1', { either: null })).body, { id: 1, size: 5, either: null })
+  const { schemas } = (await send('GET', '/openapi.json')).body.components
+  const { tree, either, both, map } = schemas.ThingPatch.properties
+  t.same(tree.anyOf[0].properties.label, { type: 'string' })
+  t.same([tree.anyOf[0].required, tree.anyOf[0].properties.parent], [undefined, { anyOf: [{ type: 'object' }, { type: 'null' }] }])
+  t.same(either.anyOf[0].anyOf[0].required, undefined)
+  t.equal(both.anyOf[0].allOf.length, 2)
+  t.same(map.anyOf[0].additionalProperties.anyOf[1], { type: 'null' })
+})
+
+test('a hook or the store of a host sets a required readOnly field', async t => {
+  const schema = Type.Object({ id: Type.Integer(), name: Type.String(), at: Type.String({ readOnly: true }), key: Type.Optional(Type.String({ writeOnly: true })) })
+  const notes = defineCollection({ name: 'notes', schema })
+  const plain = await serve(t, undefined, notes)
+  t.same((await plain.send('POST', '/notes', { name: 'a', at: 'x' })).body, invalidBody('body', ['/at', 'is required']))
+
+  const stamp = async ({ body }: FastifyRequest) => { Object.assign(Object(body), { at: 'now' }) }
+  const hooked = await serve(t, undefined, { ...notes, routes: { create: { preHandler: stamp }, update: { preHandler: stamp } } })
+  t.same((await hooked.send('POST', '/notes', { name: 'a', at: 'x', key: 'k' })).body, { id: 1, name: 'a', at: 'now' })
+
+  const { append, ...others } = memory<Static<typeof schema>>({ schema, seed: [] })
+  const { schema: _schema, ...store } = { ...others, append: (record: object) => append({ name: '', at: 'stored', ...record }), list: () => Readable.from(['[', '{"id":1,"key":"k', '","name":"b","at":"x"},{"id":2', ',"key":"","name":"","at":""}', ']']) }
+  const stored = await serve(t, undefined, { ...notes, store })
+  t.same((await stored.send('POST', '/notes', { name: 'a', at: 'x', key: 'k' })).body, { id: 1, name: 'a', at: 'stored' })
+  t.same((await stored.send('PUT', '/notes/1', { name: 'b', at: 'x' })).body, { id: 1, name: 'b', at: 'stored' })
+  t.same((await stored.app.inject('/notes')).body, '[{"id":1,"name":"b","at":"x"},{"id":2,"name":"","at":""}]')
+})
+
 test('a wrong definition is one error at startup', async t => {
   const schema = Order
   for (const [definition, message] of [
@@ -293,6 +369,7 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders' }, 'collection: schema is required'],
     [{ schema }, 'collection: name is required'],
     [{ name: 'orders', schema: Type.String() }, 'schema must be a TypeBox object'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer({ readOnly: true }) }), idSource: 'client' }, 'schema must not have a readOnly id, because clients choose it'],
     [{ name: 'orders', schema: Type.Object({ id: Type.String() }) }, 'schema must have a required integer id'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Optional(Type.Integer()) }) }, 'schema must have a required integer id'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), at: Type.Date() }) }, 'schema is not valid'],

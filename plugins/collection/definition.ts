@@ -3,7 +3,7 @@ import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
 import { withFields, withoutFields } from '../schema/access.js'
 import { checkerOf } from '../schema/validation.js'
-import { mapSchema, pointer } from '../schema/walk.js'
+import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
 import type { HasId, MaybePromise, Store } from '../stores/store.js'
 
@@ -144,12 +144,30 @@ function optionalDefaults (schema: TObject) {
   return schema.required?.some(hasDefault) ? withFields(schema, schema.properties, name => !hasDefault(name)) as TObject : schema
 }
 
-/** The schema of a merge patch, for the document: each field is optional, and null if it can be removed. */
+/** The schema of a merge patch, for the document: each field of each object is optional, and null if it can be removed. */
 function patchOf (schema: TObject, name: string): TObject {
-  const { type, properties, required = [], examples, $defs, definitions } = withoutId(schema, name)
-  const fields = Object.entries(properties).map(([name, schema]) => [name, required.includes(name) ? schema : { anyOf: [schema, { type: 'null' }] }])
-  const patch = { type, properties: Object.fromEntries(fields), required: [], description: 'The fields to change; null removes an optional field' }
-  return { ...patch, $id: schemaId(`${name}Patch`), ...examples && { examples }, ...$defs && { $defs }, ...definitions && { definitions } } as TObject
+  const { examples, $defs, definitions, ...record } = withoutId(schema, name)
+  const targets = targetsIn(schema)
+  const patch = { ...partial(record as TSchema), $id: schemaId(`${name}Patch`), description: 'The fields to change; null removes an optional field' }
+  return { ...patch, ...examples && { examples }, ...$defs && { $defs }, ...definitions && { definitions } } as TObject
+
+  function partial (given: TSchema, parents: TSchema[] = []): object {
+    const schema = targets.get(given.$ref) ?? given
+    if (parents.includes(schema)) return { type: 'object' }
+    const { type, title, description, required = [], allOf, anyOf, oneOf = anyOf, additionalProperties, ...maps } = schema
+    const part = (inner: TSchema) => partial(inner, [...parents, schema])
+    const orNull = (inner: TSchema) => ({ anyOf: [part(inner), { type: 'null' }] })
+    const fields = (keyword: string) => maps[keyword] && {
+      [keyword]: Object.fromEntries(Object.entries<TSchema>(maps[keyword]).map(([name, field]) => [name, keyword === 'properties' && required.includes(name) ? part(field) : orNull(field)]))
+    }
+    if (type === 'object') {
+      const others = Object(additionalProperties) === additionalProperties && { additionalProperties: orNull(additionalProperties) }
+      return { ...title && { title }, ...description && { description }, type, ...fields('properties'), ...fields('patternProperties'), ...others }
+    }
+    // An object without required fields can match several alternatives.
+    if (oneOf) return { ...title && { title }, ...description && { description }, anyOf: oneOf.map(part) }
+    return allOf ? { ...schema, allOf: allOf.map(part) } : given
+  }
 }
 
 function pascalCase (name: string) {

@@ -72,7 +72,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
     /** The body is a JSON Merge Patch (RFC 7396). */
     updateRecord (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (patch, id) => current => checked(merge(JSON.parse(current), patch), id))
+      return changeFirst(request, reply, (patch, id) => current => checked(patched(JSON.parse(current), patch), id))
     },
 
     async deleteRecord (request: FastifyRequest, reply: FastifyReply) {
@@ -110,6 +110,16 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
       if (property.readOnly && object[name] === undefined && other[name] !== undefined) object[name] = other[name]
     }, stored)
     return hasDefaults ? addDefaults(schema, record) : record
+  }
+
+  /** Merges a patch. Its null removes a field, unless the field is required and can be null. */
+  function patched (record: HasId, patch: object) {
+    const { $defs, definitions } = schema
+    const merged = merge(record, patch)
+    visitFields(schema, merged, ({ object, name, property, isRequired, other }) => {
+      if (isRequired && other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
+    }, patch)
+    return merged
   }
 
   function checked (record: unknown, id: number) {
