@@ -114,3 +114,14 @@ test('lists and cursors stay valid while records around them are deleted', async
   t.ok(lists.length > 3, `${lists.length} lists were open meanwhile`)
   for (const { list, expected } of lists) t.ok(await text(list) === expected)
 })
+
+test('records that become larger are sent in pieces', async t => {
+  const store = empty()
+  for (let id = 0; id < 2000; id++) store.append(item(id))
+  const large = 'x'.repeat(20_000)
+  for (let id = 0; id < 2000; id++) store.replaceFirst(id, () => item(id, id % 2 ? large : 'small'))
+  const pieces: string[] = []
+  for await (const piece of store.list() as Readable) pieces.push(String(piece))
+  t.same(JSON.parse(pieces.join('')).map(({ id, name }: Item) => [id, name.length]), Array.from({ length: 2000 }, (_, id) => [id, id % 2 ? 20_000 : 5]))
+  t.ok(pieces.every(({ length }) => length < 200_000), `the largest of ${pieces.length} pieces has ${Math.max(...pieces.map(({ length }) => length))} characters`)
+})

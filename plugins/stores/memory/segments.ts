@@ -53,7 +53,7 @@ export function segmentedJson () {
     const changed = json === undefined
       ? segmentOf(positions.toSpliced(place, 1), records.toSpliced(place, 1))
       : segmentOf([...positions], records.with(place, json))
-    segments.splice(index, 1, ...changed.size > 0 ? [changed] : [])
+    segments.splice(index, 1, ...changed.size > 0 ? split(changed) : [])
     mergeSmall(index)
     mergeSmall(index - 1)
     current = undefined
@@ -102,6 +102,14 @@ export function segmentedJson () {
 
 function segmentOf (positions: number[], records: string[]): Segment {
   return { positions, records, size: records.reduce((sum, { length }) => sum + length, 0) }
+}
+
+/** Splits a segment that has grown, because a list sends a segment in one piece. */
+function split (segment: Segment): Segment[] {
+  const { positions, records, size } = segment
+  const half = records.length >> 1
+  if (size < segmentSize * 2 || half === 0) return [segment]
+  return [[0, half], [half]].flatMap(range => split(segmentOf(positions.slice(...range), records.slice(...range))))
 }
 
 function bytesOf (segment: Segment) {
