@@ -109,8 +109,8 @@ const transform: NonNullable<FastifyDynamicSwaggerOptions['transform']> = functi
   return { schema: JSON.parse(JSON.stringify(schema), (key, value) => key === 'examples' ? undefined : value), url }
 }
 
-/** Header names are in lower case in a request. */
+/** Header names are in lower case in a request. The description of a header says what it must be. */
 function withLowerCaseNames ({ properties, required = [], ...schema }: TObject) {
-  const named = Object.entries(properties).map(([name, property]) => [name.toLowerCase(), property])
+  const named = Object.entries(properties).map(([name, property]) => [name.toLowerCase(), { ...property, expected: property.description }])
   return { ...schema, properties: Object.fromEntries(named), required: required.map(name => name.toLowerCase()) } as TObject
 }

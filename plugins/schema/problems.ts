@@ -3,9 +3,9 @@ import { pointer } from './walk.js'
 
 const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or false', integer: 'an integer', null: 'null', object: 'an object' }
 
-/** Describes what a value must be: in the words of its schema, if it must match a pattern, a format or a function. */
+/** Describes what a value must be: what its schema has as `expected`, if it must match a pattern, a format or a function. */
 export function explain (error: ErrorObject): string {
-  const { keyword, params, message = '', schema, parentSchema: { expected, description } = {} } = error
+  const { keyword, params, message = '', schema, parentSchema: { expected } = {} } = error
   const plain = message.replace('NOT', 'not')
   switch (keyword) {
     case 'required': return 'is required'
@@ -20,7 +20,7 @@ export function explain (error: ErrorObject): string {
     case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
     case 'dependentRequired': return `needs ${params.missingProperty}`
     case 'format': return expected ? `must be ${expected}` : `must match the format ${params.format}`
-    case 'pattern': case 'is': return expected ?? description ? `must be ${expected ?? description}` : plain
+    case 'pattern': case 'is': return expected ? `must be ${expected}` : plain
     default: return plain
   }
 }

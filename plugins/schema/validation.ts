@@ -66,7 +66,7 @@ const checkers = new Map<string, (value: unknown) => Problem[] | undefined>()
 
 /** The Ajv for the schemas of records and requests. All apps of a process share it. */
 export function sharedAjv (allErrors = true) {
-  const ajv = ajvs.get(allErrors) ?? addFormats.default(createAjv({ allErrors, keywords, ownProperties: true, code: { process: allErrors ? withFewErrors : withoutInnerErrors } }))
+  const ajv = ajvs.get(allErrors) ?? addFormats.default(createAjv({ allErrors, keywords: [...keywords, 'expected'], ownProperties: true, code: { process: allErrors ? withFewErrors : withoutInnerErrors } }))
     .addFormat('int64', true) // these two are for other programs
     .addFormat('double', true)
   ajvs.set(allErrors, ajv)
