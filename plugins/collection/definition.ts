@@ -58,7 +58,7 @@ export function checkDefinition (definition: Definition) {
   const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
   // What a request can contain, and what a response contains.
   const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
-  const newSchema = idSource === 'server' ? withoutId(writable, One) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
+  const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
   return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
 }
 
@@ -66,6 +66,7 @@ export function checkDefinition (definition: Definition) {
 export function problemsOfDefinition (definition: Definition) {
   const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
   if (definition.idSource === 'client' && definition.schema.properties?.id?.readOnly) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
+  if (problems.length === 0 && definition.idSource !== 'client' && !definition.store) problems.push(...problemsOfGeneratedIds(definition.schema))
   return problems.length > 0 ? problems : problemsOfFields(completeSchema(definition))
 }
 
@@ -78,13 +79,22 @@ function problemsOfSchema (schema: TSchema) {
   const { type, properties, required } = Object(schema)
   const path = '/schema'
   if (type !== 'object' || Object(properties) !== properties) return [{ path, message: 'must be a TypeBox object, or a JSON Schema with type "object" and properties' }]
-  if (properties.id?.type !== 'integer' || !Array.isArray(required) || !required.includes('id')) return [{ path, message: 'must have a required integer id' }]
+  if (properties.id?.type !== 'integer' || properties.id.nullable || !Array.isArray(required) || !required.includes('id')) return [{ path, message: 'must have a required integer id' }]
   const open = ['additionalProperties', 'patternProperties', 'unevaluatedProperties'].filter(keyword => Object(schema[keyword]) === schema[keyword] || schema[keyword] === true)
   return open.map(keyword => ({ path, message: `must not have ${keyword}, because a record has only the fields in properties` }))
 }
 
+/** Keywords that ids which the service generates do not follow. It follows `minimum` and `maximum`. */
+const idKeywords = ['$ref', 'allOf', 'anyOf', 'const', 'enum', 'exclusiveMaximum', 'exclusiveMinimum', 'if', 'multipleOf', 'not', 'oneOf']
+
+function problemsOfGeneratedIds ({ properties: { id } }: TObject) {
+  const wrong = idKeywords.filter(keyword => keyword in { ...id })
+  if (Number(id?.maximum) < Math.max(Number(id?.minimum ?? 1), 1)) wrong.push('this maximum')
+  return wrong.map(keyword => ({ path: '/schema', message: `must not have ${keyword} for the id, because the service generates ids. Set idSource to client, or leave it out` }))
+}
+
 /** Names of columns that PostgreSQL or our statements use, and names that @fastify/swagger takes for keywords. */
-const reservedFields = ['$id', '$ref', 'position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id']
+const reservedFields = ['$id', '$ref', 'position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id', '_position', '_version', '_isremoved']
 
 /** Problems of field names, and of keywords and types that Ajv does not know. */
 function problemsOfFields (schema: TObject) {
@@ -110,7 +120,7 @@ export function problemsOfRecords (schema: TObject, records: unknown) {
   return records.flatMap((record, n) => {
     const problems = problemsIn(record) ?? []
     const texts = Object.entries(Object(record)).filter(([, value]) => typeof value === 'string' && value.includes('\0'))
-    return [...problems, ...texts.map(([field]) => ({ path: `/${field}`, message: 'must not contain the character NUL' }))]
+    return [...problems, ...texts.map(([field]) => ({ path: pointer(field), message: 'must not contain the character NUL' }))]
       .map(({ path, message }) => ({ path: `/${n}${path}`, message }))
   })
 }
@@ -142,6 +152,12 @@ function withoutId (schema: TObject, name: string): TObject {
 function optionalDefaults (schema: TObject) {
   const hasDefault = (name: string) => schema.properties[name]?.default !== undefined
   return schema.required?.some(hasDefault) ? withFields(schema, schema.properties, name => !hasDefault(name)) as TObject : schema
+}
+
+/** In a closed schema, the id must be a known field, because it is ignored in a new record. */
+function ignoringId (schema: TObject): TObject {
+  const isClosed = [schema.additionalProperties, schema.unevaluatedProperties].includes(false)
+  return isClosed ? { ...schema, properties: { id: { description: 'Ignored in a new record' } as TSchema, ...schema.properties } } : schema
 }
 
 /** The schema of a merge patch, for the document: each field of each object is optional, and null if it can be removed. */

@@ -1,6 +1,6 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import fastJson from 'fast-json-stringify'
-import { targetsIn } from '../schema/walk.js'
+import { pointer, targetsIn } from '../schema/walk.js'
 
 /** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
@@ -12,7 +12,8 @@ export function fieldsOf (schema: TObject) {
   return Object.entries(properties).map(([name, schema]) => {
     const target = resolved(schema)
     const type = typeOf(target)
-    return { name, type, isOptional: !required.includes(name), values: type === 'string' || type === 'integer' || type === 'number' ? valuesOf(target) : undefined }
+    const values = type === 'json' || type === 'boolean' ? undefined : valuesOf(target)
+    return { name, path: pointer(name), type, isOptional: !required.includes(name), values: values?.every(value => isComparable(value, type)) ? values : undefined }
   })
 
   function resolved (schema: TSchema): TSchema {
@@ -26,6 +27,11 @@ function typeOf ({ type, anyOf = [], nullable }: TSchema): FieldType {
   if (type === 'number' || type === 'string' || type === 'boolean' || type === 'integer') return type
   const [common = 'json', ...others] = new Set<FieldType>(anyOf.map(typeOf))
   return others.length === 0 ? common : 'json'
+}
+
+/** Returns whether a column of this type can be compared with a value. */
+function isComparable (value: unknown, type: FieldType) {
+  return type === 'string' ? typeof value === 'string' && !value.includes('\0') : typeof value === 'number'
 }
 
 /** The values of an enumeration: `enum`, `const`, or a union of these. */

@@ -104,8 +104,15 @@ export interface EngineOptions {
  */
 export const maxCountedId = 2 ** 52
 
+/** The ids that are generated for the records of a schema, and the largest one that its first records have. */
+export function generatedIds ({ schema, seed }: Pick<StoreDefinition<HasId>, 'schema' | 'seed'>) {
+  const { minimum = 1, maximum = Number.MAX_SAFE_INTEGER } = { ...schema.properties.id }
+  const lastUsed = seed.reduce((last, { id }) => id > last && id <= maxCountedId ? id : last, 0)
+  return { before: Math.max(Math.ceil(minimum) - 1, 0), maximum: Math.min(Number(maximum), Number.MAX_SAFE_INTEGER), lastUsed }
+}
+
 /** The next id to generate: the first one after the last that no record has. */
-export function nextId (last: number, isTaken: (id: number) => boolean) {
-  for (let id = last + 1; id <= Number.MAX_SAFE_INTEGER; id++) if (!isTaken(id)) return id
+export function nextId (last: number, isTaken: (id: number) => boolean, maximum = Number.MAX_SAFE_INTEGER) {
+  for (let id = last + 1; id <= maximum; id++) if (!isTaken(id)) return id
   throw new NoIdLeftError()
 }

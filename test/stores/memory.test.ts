@@ -119,7 +119,7 @@ test('records that become larger are sent in pieces', async t => {
   const store = empty()
   for (let id = 0; id < 2000; id++) store.append(item(id))
   const large = 'x'.repeat(20_000)
-  for (let id = 0; id < 2000; id++) store.replaceFirst(id, () => item(id, id % 2 ? large : 'small'))
+  for (let id = 0; id < 2000; id++) store.change(id, () => item(id, id % 2 ? large : 'small'))
   const pieces: string[] = []
   for await (const piece of store.list() as Readable) pieces.push(String(piece))
   t.same(JSON.parse(pieces.join('')).map(({ id, name }: Item) => [id, name.length]), Array.from({ length: 2000 }, (_, id) => [id, id % 2 ? 20_000 : 5]))

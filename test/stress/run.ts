@@ -1,17 +1,20 @@
 // The long form of test/stress/*.test.ts. Writes its results to bench/stress.md. With words as arguments, it runs only
 // what has one of them in its name, and writes nothing.
 import { ok } from 'node:assert/strict'
+import { randomInt } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { newFolder } from '../support/folder.js'
 import { startPostgres } from '../support/postgres.js'
 import { without } from '../support/programs.js'
 import { clusterFault, clusterFaults } from './cluster.js'
+import { randomCollections } from './collections.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
 import { generated } from './generated.js'
 import { history } from './history.js'
 import { withoutCluster } from './patroni.js'
 import { previousRelease, rollingRestart } from './rolling.js'
+import { seedOf } from './seed.js'
 import { serve, type Scope } from './service.js'
 import { soak } from './soak.js'
 import { compressedLists, mangled, neverReads, slowClients } from './wire.js'
@@ -42,6 +45,23 @@ const drills: Drill[] = [
         requests: 100_000, holdsNul: engine === 'memory', progress: done => scope.comment(`${done} requests`)
       })
       return `${requests} requests, every answer in the document and as a model has it: ${listed(statuses)} (TEST_SEED=${seed})`
+    }
+  })),
+  ...Object.entries(engines).map(([engine, address]) => ({
+    name: `Random collections, ${engine}`,
+    async run (scope: Scope) {
+      const { seed = randomInt(2 ** 31) } = seedOf()
+      const random = randomCollections(400, seed)
+      const file = `${newFolder(scope)}/collections.json`
+      writeFileSync(file, random.file)
+      const { url } = await serve(scope, { DATABASE_URL: address(scope), COLLECTIONS_FILE: file })
+      const { problems, accepted, requests } = await random.check(async (method, path, body) => {
+        const response = await fetch(url + path, { method, headers: { 'content-type': 'application/json' }, body: body && JSON.stringify(body) })
+        const text = await response.text()
+        return { status: response.status, body: text && JSON.parse(text) }
+      }, 40)
+      ok(problems.length === 0, `${JSON.stringify(problems[0])} TEST_SEED=${seed}`)
+      return `${requests} records for 400 schemas, ${accepted} of them accepted, all as Ajv has it (TEST_SEED=${seed})`
     }
   })),
   {

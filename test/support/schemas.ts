@@ -49,7 +49,10 @@ function of (schema: object | boolean, values: fc.Arbitrary<unknown>): Generated
 }
 
 /** Names that are unusual in SQL, in JSON or in JavaScript. */
-const names = ['select', "it's", 'a"b', 'a/b', 'ünïcode', 'with space', '0']
+const names = ['select', "it's", 'a"b', 'a/b', 'ünïcode', 'with space', '0', 'order', 'changes', 'key', '日本', '"id"', '日'.repeat(21)]
+
+/** Names of collections that are unusual in SQL. */
+export const collectionNames = ['order', 'select', 'changes', 'key', 'sqlite', 'orders', 'orders_pkey', 'orders_by_id', 'a'.repeat(48)]
 
 /** Schemas of records, each with records of which it accepts some. */
 export const recordSchemas = fc.uniqueArray(fc.tuple(fc.constantFrom(...names), generated, fc.boolean()), { selector: ([name]) => name, minLength: 1, maxLength: 4 }).map(fields => {
@@ -57,7 +60,7 @@ export const recordSchemas = fc.uniqueArray(fc.tuple(fc.constantFrom(...names), 
   const schema = {
     type: 'object',
     required: ['id', ...required],
-    properties: Object.fromEntries([['id', { type: 'integer' }] as const, ...fields.map(([name, { schema }]) => [name, schema] as const)]),
+    properties: Object.fromEntries([...fields.map(([name, { schema }]) => [name, schema] as const), ['id', { type: 'integer' }] as const]),
     $defs: definitions
   }
   const valid = fc.record(Object.fromEntries(fields.map(([name, { values }]) => [name, values])), { requiredKeys: required })

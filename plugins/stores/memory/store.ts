@@ -1,19 +1,20 @@
 import { randomInt } from 'node:crypto'
 import { encoderOf } from '../fields.js'
 import { digestOf, previousId, memoryKeys } from '../idempotency.js'
-import { hasId, maxCountedId, nextId, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { generatedIds, hasId, maxCountedId, nextId, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { segmentedJson } from './segments.js'
 
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
 export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<T>, 'schema' | 'seed'>): Required<Store<T>> {
   const encode = encoderOf(schema)
+  const ids = generatedIds({ schema, seed })
   const records = segmentedJson()
   const keys = memoryKeys()
   // Positions of records: the first record with an id, the next record with the same id, and the last one.
   const firstById = new Map<number, number>()
   const nextAfter = new Map<number, number>()
   const lastById = new Map<number, number>()
-  let lastId = 0
+  let lastId = ids.before
   let size = 0
   let changes = 0
   /** Distinguishes the versions of this store from those of other instances. */
@@ -43,7 +44,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
 
   function numbered (record: NewRecord<T>) {
     if (hasId(record)) return record
-    lastId = nextId(lastId, id => firstById.get(id) !== undefined)
+    lastId = nextId(lastId, id => firstById.get(id) !== undefined, ids.maximum)
     return { ...record, id: lastId }
   }
 

@@ -1,7 +1,7 @@
 import { digestOf } from '../idempotency.js'
 import { changesStart, sharedTables, type Table } from '../sql/migrations.js'
 import { quoted, tableOf, type Conditions, type Row } from '../sql/table.js'
-import { maxCountedId, type HasId, type StoreDefinition } from '../store.js'
+import { generatedIds, maxCountedId, type HasId, type StoreDefinition } from '../store.js'
 
 /** The values that a column can have beyond its type. */
 const conditions: Conditions = {
@@ -37,8 +37,9 @@ export const postgresTables = [
 ]
 
 /** The table of a collection, with its types and statements. */
-export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition<T>, 'seed'>, timeout: number) {
+export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, timeout: number) {
   const { name } = collection
+  const ids = generatedIds(collection)
   const sqlTable = tableOf(collection, conditions)
   const { table, columns, fields } = sqlTable
   const types = fields.map(({ columnType }) => columnType)
@@ -51,9 +52,10 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
   return {
     ...sqlTable,
 
-    created: sqlTable.tableWith('bigint generated always as identity primary key',
-      `create index on ${table} (id, position)`,
-      `insert into last_ids values ('${name}', 0)`,
+    // No collection has a name with a dot, so these names are free.
+    created: sqlTable.tableWith(`bigint generated always as identity (sequence name "${name}.position") constraint "${name}.key" primary key`,
+      `create index "${name}.id" on ${table} (id, position)`,
+      `insert into last_ids values ('${name}', ${ids.lastUsed})`,
       `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
       `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
     ),
@@ -120,7 +122,7 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
       , _last as (select last_ids.id from last_ids, _lock where collection = '${name}' for update of last_ids),
       _following as (
         select generate_series(
-          1 + greatest(id, (select max(id) from ${table} where id <= ${maxCountedId})), ${Number.MAX_SAFE_INTEGER}) as id
+          1 + greatest(id, ${ids.before}, (select max(id) from ${table} where id <= ${maxCountedId})), ${ids.maximum}) as id
         from _last
       ),
       _free as (
@@ -128,7 +130,7 @@ export function postgresTable<T extends HasId> (collection: Omit<StoreDefinition
         limit (select count(*) from _given)
       ),
       _numbers as (select id, row_number() over (order by id) as _place from _free),
-      _numbered as materialized (select ${columns.replace('"id"', '_numbers.id')}${keys}, _place from _given join _numbers using (_place))`
+      _numbered as materialized (select ${fields.map(({ name, column }) => name === 'id' ? '_numbers.id' : column).join(', ')}${keys}, _place from _given join _numbers using (_place))`
     // Keys are stored if they are new or expired. The database decides which of several instances is the first.
     const claim = `
       , _claimed as (

@@ -58,11 +58,11 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
 
     /** Returns the record, unless it has text that the databases cannot store. */
     checkText<R extends object> (record: R) {
-      for (const { name, type } of fields) {
+      for (const { name, path, type } of fields) {
         const value: unknown = Reflect.get(record, name)
         if (type !== 'string' || typeof value !== 'string') continue
-        if (value.includes('\0')) throw new NotStorableError(`/${name}`, 'must not contain the character NUL, which the database cannot store')
-        if (!value.isWellFormed()) throw new NotStorableError(`/${name}`, 'must be well-formed Unicode text')
+        if (value.includes('\0')) throw new NotStorableError(path, 'must not contain the character NUL, which the database cannot store')
+        if (!value.isWellFormed()) throw new NotStorableError(path, 'must be well-formed Unicode text')
       }
       return record
     },
@@ -70,8 +70,7 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
     /** Selects a piece of a list, or nothing if its texts are too large to be read at once. */
     pieceSelection (after: string, limit: string, selected = columns) {
       const next = `from ${table} where position > ${after}`
-      const texts = fields.filter(({ columnType }) => columnType === 'text')
-      const sizes = ['0', ...texts.map(({ column }) => `coalesce(octet_length(${column}), 0)`)].join(' + ')
+      const sizes = sum(fields.filter(({ columnType }) => columnType === 'text').map(({ column }) => `coalesce(octet_length(${column}), 0)`))
       return `
         select ${selected}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
           (select sum(size) from (select ${sizes} as size ${next} order by position limit ${limit}) as sizes))
@@ -91,10 +90,16 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
      */
     versionSelection (selected = columns) {
       return `
-        select changes, last.* from (select sum(changes) as changes from collection_changes where collection = '${name}') as counted
+        select counted.changes, last.* from (select sum(changes) as changes from collection_changes where collection = '${name}') as counted
         left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true`
     }
   }
+}
+
+/** A sum in SQL. SQLite limits the depth of an expression, so it is in two halves. */
+function sum (terms: string[]): string {
+  const half = terms.length >> 1
+  return half === 0 ? terms[0] ?? '0' : `(${sum(terms.slice(0, half))} + ${sum(terms.slice(half))})`
 }
 
 /** An identifier in SQL. */

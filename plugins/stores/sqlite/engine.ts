@@ -2,7 +2,7 @@ import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from '
 import { pageReader } from '../sql/lists.js'
 import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
 import { quoted, tableOf, type Conditions, type Row } from '../sql/table.js'
-import { hasId, maxCountedId, nextId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { generatedIds, hasId, maxCountedId, nextId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { connectSqlite } from './connections.js'
 
 /** SQLite stores values of any type in a column, unless a condition prevents it. */
@@ -21,7 +21,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   const opened: (Table & { prepare (): void })[] = []
   const { connection, inTransaction, write, reading, openSnapshot, usage, close } = await connectSqlite(name, options)
 
-  /** The oldest keys have the lowest rowids, so an index of times is not needed. */
+  /** The oldest keys have the lowest rowids, because a key that is used again is replaced. So an index of times is not needed. */
   const cleanup = keyCleanup(function removeExpiredKeys () {
     return write(() => Number(connection.prepare(`
       delete from idempotency_keys where at < ? and rowid in (select rowid from idempotency_keys order by rowid limit 1000)`).run(expiredBefore()).changes))
@@ -31,6 +31,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
 
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { name, schema, seed } = collection
+    const ids = generatedIds(collection)
     const {
       table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, tableWith, pieceSelection, endSelection, sizeSelection, versionSelection
     } = tableOf(collection, conditions)
@@ -42,11 +43,11 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
 
     opened.push({
       ...tableWith('integer primary key autoincrement',
-        `create index "${name}_by_id" on ${table} (id)`,
-        `insert into last_ids values ('${name}', 0)`,
+        `create index "${name}.id" on ${table} (id)`, // no collection has this name
+        `insert into last_ids values ('${name}', ${ids.lastUsed})`,
         `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
         ...['update', 'delete'].map(change => `
-          create trigger "${name}_${change}" after ${change} on ${table}
+          create trigger "${name}.${change}" after ${change} on ${table}
           begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
       ),
       fill () {
@@ -89,12 +90,12 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       return {
         insert: connection.prepare(insertion),
         selectLastId: connection.prepare(`
-          select max(id, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
+          select max(id, ${ids.before}, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
           from last_ids where collection = '${name}'`),
         keepLastId: connection.prepare(`update last_ids set id = ? where collection = '${name}'`),
         claimKey: connection.prepare(`
-          insert into idempotency_keys values ('${name}', ?, ?, ?, ?)
-          on conflict do update set digest = excluded.digest, id = excluded.id, at = excluded.at where at < ?`),
+          insert or replace into idempotency_keys select '${name}', ?, ?, ?, ?
+          where not exists (select 1 from idempotency_keys where collection = '${name}' and key = ? and at >= ?)`),
         selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
         selectFirst: connection.prepare(`select ${columns}, position from ${table} where id = ? order by position limit 1`),
         selectPiece: connection.prepare(selectPiece),
@@ -115,7 +116,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     /** Inserts a record and its key. If the key is not new and not expired, it returns the record that the key has created. */
     function insertOnce (key: string, given: NewRecord<T>, newDigest: string) {
       const id = idFor(given)
-      if (statements.claimKey.run(key, newDigest, id, Date.now(), expiredBefore()).changes === 0) {
+      if (statements.claimKey.run(key, newDigest, id, Date.now(), key, expiredBefore()).changes === 0) {
         const [digest, usedId] = statements.selectUse.get(key) as [string, number]
         return { ...given, id: previousId({ digest, id: usedId }, newDigest) }
       }
@@ -125,7 +126,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     function idFor (given: NewRecord<T>) {
       if (hasId(given)) return given.id
       const [last] = statements.selectLastId.get() as [number]
-      return nextId(last, id => statements.selectFirst.get(id) !== undefined)
+      return nextId(last, id => statements.selectFirst.get(id) !== undefined, ids.maximum)
     }
   }
 

@@ -1,0 +1,57 @@
+import { isDeepStrictEqual } from 'node:util'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import fc from 'fast-check'
+import { collectionNames, recordSchemas } from '../support/schemas.js'
+
+/** Sends a request, and returns the status and the value of the body. */
+type Send = (method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, body?: object) => Promise<{ status: number, body: unknown }>
+
+type Stored = { id: number } & Record<string, unknown>
+
+/** Generates collections with unusual names and random schemas, and an Ajv that compiles each schema once. */
+export function randomCollections (count: number, seed: number) {
+  const schemas = fc.sample(recordSchemas, { numRuns: count, seed }).map((generated, n) => ({ ...generated, name: collectionNames[n] ?? `c${n}` }))
+  const ajv = addFormats.default(new Ajv2020({ strict: false, allErrors: true, ownProperties: true }))
+
+  return {
+    /** The content of a file for COLLECTIONS_FILE. */
+    file: JSON.stringify(Object.fromEntries(schemas.map(({ name, schema }, n) => [name, { schema: { ...schema, title: `Record${n}` } }]))),
+
+    /** Creates, replaces and deletes records. What Ajv accepts must be stored unchanged, and what it rejects must be 400. */
+    async check (send: Send, perSchema: number) {
+      const problems: unknown[] = []
+      let accepted = 0
+      for (const { name, schema, records } of schemas) {
+        const path = `/api/${name}`
+        const stored: Stored[] = []
+        let nextId = 1
+        for (const [n, generated] of fc.sample(records, { numRuns: perSchema, seed }).entries()) {
+          const first = stored[0]
+          const isReplacement = n % 3 === 2 && first !== undefined
+          const { id: _id, ...fields } = JSON.parse(JSON.stringify(generated))
+          const record: Stored = { ...fields, id: isReplacement ? first.id : nextId }
+          const isValid = ajv.validate(schema, record)
+          const { status, body } = isReplacement ? await send('PUT', `${path}/${first.id}`, fields) : await send('POST', path, fields)
+          const isExpected = isValid
+            ? status === (isReplacement ? 200 : 201) && isDeepStrictEqual(body, record)
+            : status === 400 && (body as { errors: { path: string }[] }).errors.every(({ path }) => ajv.errors?.some(({ instancePath }) => path.startsWith(instancePath.slice(0, 256))))
+          if (!isExpected) problems.push({ name, schema, fields, status, body })
+          if (!isValid) continue
+          accepted++
+          if (isReplacement) stored[0] = record
+          else stored.push(record)
+          nextId = Math.max(nextId, record.id + 1)
+          if (n % 5 === 4) {
+            const removed = stored.pop()
+            const deleted = await send('DELETE', `${path}/${removed?.id}`)
+            if (deleted.status !== 204) problems.push({ name, removed, ...deleted })
+          }
+        }
+        const { body: list } = await send('GET', path)
+        if (!isDeepStrictEqual(list, stored)) problems.push({ name, schema, stored, list })
+      }
+      return { problems, accepted, requests: count * perSchema }
+    }
+  }
+}
