@@ -1,7 +1,7 @@
 import { posix } from 'node:path'
 import { Type, type Static, type TSchema } from '@sinclair/typebox'
-import type { FastifyDynamicSwaggerOptions, SwaggerTransformObject } from '@fastify/swagger'
-import type { FastifyRequest } from 'fastify'
+import type { SwaggerTransform, SwaggerTransformObject } from '@fastify/swagger'
+import type { FastifyRequest, FastifySchema, RouteOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { schemaName } from '../../schemas/fields.js'
 import { compress } from '../http/compression.js'
@@ -21,6 +21,11 @@ type SecurityScheme =
   | { type: 'oauth2', flows: object, description?: string }
   | { type: 'openIdConnect', openIdConnectUrl: string, description?: string }
 
+/** A method, so that functions with a more precise argument fit. (The type of @fastify/swagger would add its decorators to the types of every host.) */
+interface Transforming {
+  transform (route: { schema: FastifySchema, url: string, route: RouteOptions }): { schema: FastifySchema, url: string }
+}
+
 export const DocsOptions = Type.Object({
   /** Path of the document and the pages, such as `/manual`. */
   prefix: optional(Type.String()),
@@ -35,7 +40,7 @@ export const DocsOptions = Type.Object({
   /** Security schemes by name, for the `security` of your routes and the option `securityScheme` of `auth`. */
   securitySchemes: optional(Type.Unsafe<Record<string, SecurityScheme>>(Type.Record(Type.String(), Type.Object({ type: Type.String() })))),
   /** The `transform` of @fastify/swagger for your routes, such as that of fastify-type-provider-zod. */
-  transform: optional(custom<FastifyDynamicSwaggerOptions['transform']>('a function', value => typeof value === 'function')),
+  transform: optional(custom<Transforming['transform']>('a function', value => typeof value === 'function')),
   /** Path of the document. Default: `/openapi.json`. */
   document: optional(custom<string>('a path such as /openapi.json', isPath)),
   /** Path of Swagger UI, or `false`. Default: `/docs`. */
@@ -87,7 +92,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     },
     // @fastify/swagger would parse the relative server URL as an absolute one.
     stripBasePath: false,
-    ...options.transform && { transform: options.transform },
+    ...options.transform && { transform: options.transform as SwaggerTransform },
     transformObject: complete,
     refResolver: {
       // The short name, unless the app has a schema with this name.

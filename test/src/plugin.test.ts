@@ -347,3 +347,26 @@ test('an invalid store address is rejected, and the own stores of a host are use
   t.equal((await app.inject('/api/items')).body, '[3]')
   t.equal((await app.inject('/api/users/5')).body, '2')
 })
+
+test('code of a host appends validated records when the app is ready, and wrong registrations are clear errors', async t => {
+  const app = host(t)
+  await app.register(stores)
+  const opened = app.getDecorator<Stores>('stores')
+  const { items: early } = opened
+  t.throws(() => early.size(), { code: 'ERR_STARTUP', message: 'stores.items can be used when the app is ready.' })
+  t.equal(Reflect.get(opened, Symbol.iterator), undefined)
+  app.register(itemsUsers, { prefix: '/api', store: opened })
+  await app.ready()
+  t.equal(await early.append({ ...item, isAdmin: true } as Item), JSON.stringify(item))
+  await t.rejects(async () => opened.items.append({ ...item, price: 'x' } as never), { statusCode: 400, message: 'Invalid body: price must be a number.' })
+  t.equal(await opened.items.size(), 2)
+
+  const documented = host(t)
+  await documented.register(docs, { transform: ({ schema, url }) => ({ schema: { ...schema, summary: 'transformed' }, url }) })
+  documented.register(async scope => { scope.get('/own', { schema: {} }, async () => 'own') })
+  t.equal((await documented.inject('/openapi.json')).json().paths['/own'].get.summary, 'transformed')
+  const twice = host(t)
+  await twice.register(docs)
+  await t.rejects(Promise.resolve(twice.register(docs)), { code: 'ERR_STARTUP', message: /^The plugin docs and @fastify\/swagger cannot/ })
+  await t.rejects(Promise.resolve(host(t).register(collection, { ...users, prefix: '/groups/:id/users' })), { message: /has a parameter id, too/ })
+})

@@ -48,7 +48,7 @@ describe('options', () => {
     expect(app.register(itemsUsers, { seed: { items: [{ id: 1 }] } })).type.toRaiseError()
     expect(app.register(itemsUsers, { store: 5 })).type.toRaiseError()
     expect(app.register(itemsUsers, { store: { items: itemStore } })).type.not.toRaiseError()
-    expect(app.register(itemsUsers, { store: { items: userStore } })).type.toRaiseError()
+    expect(app.register(itemsUsers, { store: { items: 5 } })).type.toRaiseError()
     expect(app.register(itemsUsers, { idSource: 'nobody' })).type.toRaiseError()
     expect(app.register(itemsUsers, { databaseTimeout: '5' })).type.toRaiseError()
   })
