@@ -6,23 +6,26 @@ const typeNames: Record<string, string> = { array: 'an array', boolean: 'true or
 /** Describes what a value must be: what its schema has as `expected`, if it must match a pattern, a format or a function. */
 export function explain (error: ErrorObject): string {
   const { keyword, params, message = '', schema, parentSchema: { expected } = {} } = error
-  const plain = message.replace('NOT', 'not')
   switch (keyword) {
     case 'required': return 'is required'
-    case 'type': return `must be ${[params.type].flat().map(type => typeNames[type] ?? `a ${type}`).join(' or ')}`
+    case 'type': return `must be ${Array.isArray(params.type) ? params.type.map(named).join(' or ') : named(params.type)}`
     case 'minimum': return `must be at least ${params.limit}`
     case 'maximum': return `must be at most ${params.limit}`
     case 'enum': return `must be one of ${params.allowedValues.slice(0, maxValues).map(shown).join(', ')}${params.allowedValues.length > maxValues ? ', …' : ''}`
     case 'isAmong': return explain({ ...error, keyword: 'enum', params: { allowedValues: schema } })
     case 'const': return `must be ${shown(params.allowedValue)}`
-    case 'minLength': return params.limit === 1 ? 'must not be empty' : plain
+    case 'minLength': return params.limit === 1 ? 'must not be empty' : message.replace('NOT', 'not')
     case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
     case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
     case 'dependentRequired': return `needs ${params.missingProperty}`
     case 'format': return expected ? `must be ${expected}` : `must match the format ${params.format}`
-    case 'pattern': case 'is': return expected ? `must be ${expected}` : plain
-    default: return plain
+    case 'pattern': case 'is': return expected ? `must be ${expected}` : message
+    default: return message.replace('NOT', 'not')
   }
+}
+
+function named (type: string) {
+  return typeNames[type] ?? `a ${type}`
 }
 
 /** A list of more values is cut. The document has all of them. */
@@ -49,12 +52,31 @@ const [maxLength, maxTotal] = [256, 4000]
 export function problemsOf (errors: ErrorObject[] | null | undefined): Problem[] {
   const first = (errors ?? []).slice(0, maxErrors)
   const unions = first.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
+  const problems: Problem[] = []
   let length = 0
-  return first.filter(error => isProblem(error, first, unions)).map(error => ({
-    path: shortened(placeOf(error)),
-    message: shortened(error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`),
-    get field () { return fieldOf(error) }
-  })).filter(({ path, message }) => (length += path.length + message.length) <= maxTotal)
+  for (const error of first) {
+    if (!isProblem(error, first, unions)) continue
+    const problem = new ProblemOfError(error)
+    length += problem.path.length + problem.message.length
+    if (length <= maxTotal) problems.push(problem)
+  }
+  return problems
+}
+
+class ProblemOfError implements Problem {
+  path
+  message
+  #error
+
+  constructor (error: ErrorObject) {
+    this.path = shortened(placeOf(error))
+    this.message = shortened(error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`)
+    this.#error = error
+  }
+
+  get field () {
+    return fieldOf(this.#error)
+  }
 }
 
 export function shortened (text: string, length = maxLength) {
@@ -76,7 +98,7 @@ function fieldOf ({ schemaPath, params }: ErrorObject) {
 
 /** Ajv reports a missing or unknown property, and the name of a property, at its parent. */
 function placeOf ({ keyword, instancePath, params, propertyName }: ErrorObject) {
-  const property = propertyName ?? { required: params.missingProperty, additionalProperties: params.additionalProperty, unevaluatedProperties: params.unevaluatedProperty }[keyword]
+  const property = propertyName ?? (keyword === 'required' ? params.missingProperty : params.additionalProperty ?? params.unevaluatedProperty)
   return property === undefined ? instancePath : instancePath + pointer(property)
 }
 

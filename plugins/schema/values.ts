@@ -40,9 +40,9 @@ export function isSmall (value: unknown) {
     if (++size > maxSize) return false
     if (typeof value !== 'object' || value === null) return true
     if (Array.isArray(value)) return value.every(counted)
-    for (const [name, part] of Object.entries(value)) {
+    for (const name in value) {
       size += name.length
-      if (!counted(part)) return false
+      if (!counted(value[name as keyof typeof value])) return false
     }
     return true
   }
