@@ -15,7 +15,7 @@ export function createAjv (options: Options) {
     type: 'array',
     schemaType: 'boolean',
     validate: (isUnique: boolean, items: unknown[], _schema?: object, context?: { rootData: object }) =>
-      !isUnique || new Set(items.map(identify(context?.rootData ?? items))).size === items.length,
+      !isUnique || new Set(items.map(identify(Object(context).rootData))).size === items.length,
     errors: false,
     error: { message: 'must not have duplicate items' }
   })

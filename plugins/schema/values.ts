@@ -52,7 +52,8 @@ export function isSmall (value: unknown) {
 export function pathOfInfinity (value: unknown): string | undefined {
   if (typeof value === 'number') return Number.isFinite(value) ? undefined : ''
   if (typeof value !== 'object' || value === null) return
-  for (const name in value) {
+  // Reading the names of a long array takes longer than its values.
+  for (const name of Array.isArray(value) ? value.keys() : Object.keys(value)) {
     const path = pathOfInfinity(value[name as keyof typeof value])
     if (path !== undefined) return pointer(name) + path
   }
