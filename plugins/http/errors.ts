@@ -37,7 +37,7 @@ const errorClasses = {
   403: createError('ERR_CROSS_ORIGIN', '%s', 403, Error, false),
   404: createError('ERR_NOT_FOUND', '%s', 404, Error, false),
   412: createError('ERR_PRECONDITION_FAILED', '%s', 412, Error, false),
-  413: createError('ERR_TOO_LARGE', '%s', 413, Error, false),
+  413: createError('FST_ERR_CTP_BODY_TOO_LARGE', '%s', 413, Error, false),
   429: createError('ERR_TOO_MANY_REQUESTS', '%s', 429, Error, false),
   503: createError('ERR_UNAVAILABLE', '%s', 503, Error, false)
 }

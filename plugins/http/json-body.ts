@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import fp from 'fastify-plugin'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest, RequestPayload } from 'fastify'
 import { safeParse } from 'secure-json-parse'
 import { metadata } from '../plugin.js'
-import { invalid } from './errors.js'
+import { httpError, invalid } from './errors.js'
 
 /** Deeper values could exhaust the stack of functions that follow them. */
 const maxDepth = 500
@@ -16,17 +16,48 @@ export default fp(async function jsonBody (app) {
   })
 
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser<Buffer>(['application/json', '*'], { parseAs: 'buffer' }, function parseBody (_request, body, done) {
-    if (body.length === 0) return done(null)
-    if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))
-    const text = body.toString()
-    if (isTooDeep(text)) return done(invalidBody(`must not be nested more than ${maxDepth} times`))
-    const value: unknown = safeParse(text) // undefined if it is not JSON, and null if it has a forbidden key
-    if (value === undefined) return done(invalidBody('must be valid JSON'))
-    if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
-    done(null, value)
+  app.addContentTypeParser(['application/json', '*'], function parseBody (request, payload, done) {
+    readBody(request, payload, function parse (error, body) {
+      if (error || body.length === 0) return done(error)
+      if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))
+      const text = body.toString()
+      if (isTooDeep(text)) return done(invalidBody(`must not be nested more than ${maxDepth} times`))
+      const value: unknown = safeParse(text) // undefined if it is not JSON, and null if it has a forbidden key
+      if (value === undefined) return done(invalidBody('must be valid JSON'))
+      if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
+      done(null, value)
+    })
   })
 }, metadata('json-body'))
+
+/** Reads a body into one buffer. Fastify would keep a Buffer for each chunk, which needs 500 bytes even if the chunk has one. */
+function readBody ({ headers, routeOptions: { bodyLimit } }: FastifyRequest, payload: RequestPayload, done: (error: Error | null, body: Buffer) => void) {
+  let body: Buffer = Buffer.alloc(0)
+  let length = 0
+  if (Number(headers['content-length']) > bodyLimit) return done(httpError(413), body)
+  payload.on('data', onData).on('end', onEnd).on('error', onEnd).resume()
+
+  function onData (data: Buffer | string) { // a hook of the host may have replaced the stream
+    const chunk = typeof data === 'string' ? Buffer.from(data) : data
+    const start = length
+    length += chunk.length
+    if (Math.max(length, payload.receivedEncodedLength ?? 0) > bodyLimit) return finish(httpError(413))
+    if (start === 0) body = chunk
+    else {
+      if (length > body.length) body = Buffer.concat([body.subarray(0, start)], 2 * length)
+      chunk.copy(body, start)
+    }
+  }
+
+  function onEnd (error?: Error & { statusCode?: number }) {
+    finish(error ? Object.assign(error, { statusCode: error.statusCode ?? 400 }) : null)
+  }
+
+  function finish (error: Error | null) {
+    payload.off('data', onData).off('end', onEnd).off('error', onEnd)
+    done(error, body.subarray(0, length))
+  }
+}
 
 function invalidBody (message: string) {
   return invalid('body', [{ path: '', message }])

@@ -1,4 +1,5 @@
-import type { Server, ServerResponse } from 'node:http'
+import type { AsyncResource } from 'node:async_hooks'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
@@ -11,11 +12,15 @@ export const previousResponse = Symbol('previous response')
 /** Whether a request of a connection was rejected, so that no later one is handled. */
 export const isRefused = Symbol('is refused')
 
+/** The pipelined requests of a connection that wait for the response to the one before them. */
+export const waitingRequests = Symbol('waiting requests')
+
 /** A connection of our server. (A `WeakMap` instead of properties would cost 3 % of the requests per second.) */
 export interface Connection extends Socket {
   [newestResponse]?: ServerResponse
   [previousResponse]?: ServerResponse | undefined
   [isRefused]?: boolean
+  [waitingRequests]?: { request: IncomingMessage, response: ServerResponse, resource: AsyncResource }[]
 }
 
 const ConnectionsOptions = Type.Object({

@@ -5,7 +5,7 @@ import dns from 'node:dns'
 import { once } from 'node:events'
 import net, { type AddressInfo, type ListenOptions } from 'node:net'
 import type { FastifyHttpOptions, FastifyHttpsOptions } from 'fastify'
-import { isRefused, newestResponse, previousResponse, type Connection } from './connections.js'
+import { isRefused, newestResponse, previousResponse, waitingRequests, type Connection } from './connections.js'
 import { clientErrorHandler, frameworkErrors, invalidRequest, ProtocolError } from './protocol-errors.js'
 
 /** Options for `Fastify()`: a faster HTTP/1.1 server, and our error format for requests that do not reach a route. */
@@ -20,7 +20,7 @@ function serverFactory (listener: RequestListener, options: Options) {
   if (options.http2) throw new Error('httpServerOptions cannot serve HTTP/2. Remove the option http2, or do not use httpServerOptions.')
   const { connectionTimeout, keepAliveTimeout, maxRequestsPerSocket, requestTimeout } = options
   let open = 0
-  const handle = inOrder(inBatches(listener, () => open > 1))
+  const handle = inOrder(inBatches(listener, () => open > 1), drop)
   const settings = { ...options.http, ...options.https, keepAliveTimeout, requestTimeout, requireHostHeader: false }
   const server = options.https ? https.createServer(settings, checked(handle)) : http.createServer(settings, checked(handle))
   Object.assign(server, {
@@ -66,6 +66,12 @@ function serverFactory (listener: RequestListener, options: Options) {
     request.resume() // some clients read the response only after they have sent the whole body
     server.emit('clientError', problem, request.socket)
   }
+
+  /** Closes a connection without a response, and logs why. */
+  function drop (connection: Connection) {
+    server.emit('clientError', new ProtocolError(503, { detail: 'Too many pipelined requests' }), connection)
+    connection.destroy()
+  }
 }
 
 type Options = FastifyHttpOptions<Server> & Partial<FastifyHttpsOptions<https.Server>> & { http2?: boolean }
@@ -84,8 +90,16 @@ function problemWith ({ method = '', httpVersion, headers, rawHeaders }: Incomin
   if (hosts > 1) return invalidRequest('headers', 'must be sent only once', '/host')
 }
 
-/** Handles a pipelined request after the previous response has been sent, and reads no further requests until then. */
-function inOrder (handle: RequestListener): RequestListener {
+/** Number of waiting requests that a connection may always have, and that all connections may have together. Each needs about 2 kB. */
+const maxWaiting = { ofConnection: 100, inAll: 5000 }
+
+/**
+ * Handles a pipelined request after the previous response has been sent, and reads no further requests until then. Node parses
+ * all requests of the 64 KiB that it reads at once. If too many wait, `drop` closes the connection: Node would keep them as long as it is open.
+ */
+function inOrder (handle: RequestListener, drop: (connection: Connection) => void): RequestListener {
+  let waiting = 0
+
   return function handleInOrder (request, response) {
     const connection: Connection = request.socket
     const previous = connection[newestResponse]
@@ -93,17 +107,36 @@ function inOrder (handle: RequestListener): RequestListener {
     connection[newestResponse] = response
     connection[previousResponse] = previous
     if (previous === undefined || previous.writableFinished) return handle(request, response)
-    connection.pause()
-    const resource = new AsyncResource('HttpRequest') // `AsyncResource.bind` is slow in Node 20
-    // Other connections get their turn in between.
-    previous.once('close', () => setImmediate(() => resource.runInAsyncScope(handleNext)))
+    const queue = connection[waitingRequests] ??= newQueue(connection)
+    if (queue.length >= maxWaiting.ofConnection && waiting >= maxWaiting.inAll) return drop(connection)
+    waiting++
+    // (`AsyncResource.bind` is slow in Node 20.)
+    if (queue.push({ request, response, resource: new AsyncResource('HttpRequest') }) > 1) return
+    waitFor(previous, connection)
+    process.nextTick(() => connection.pause()) // Node may be about to resume the connection, and would not notice a pause before that
+  }
 
-    function handleNext () {
-      if (!connection.writable) return // the connection is closed or about to be closed
-      if (connection[newestResponse] === response) connection.resume()
-      else connection.pause() // Node resumes it with each response
-      handle(request, response)
-    }
+  function newQueue (connection: Connection) {
+    const queue: NonNullable<Connection[typeof waitingRequests]> = []
+    connection.once('close', () => { waiting -= queue.splice(0).length })
+    // Node resumes the connection when a body is read, and with each response.
+    connection.on('resume', () => { if (queue.length > 0 && connection.writable) connection.pause() })
+    return queue
+  }
+
+  function waitFor (response: ServerResponse, connection: Connection) {
+    // Other connections get their turn in between.
+    response.once('close', () => setImmediate(handleNext, connection))
+  }
+
+  function handleNext (connection: Connection) {
+    const next = connection.writable && connection[waitingRequests]?.shift()
+    if (!next) return // the connection is closed or about to be closed
+    waiting--
+    const { request, response, resource } = next
+    if (connection[newestResponse] === response) connection.resume()
+    else waitFor(response, connection)
+    resource.runInAsyncScope(handle, undefined, request, response)
   }
 }
 
@@ -122,7 +155,9 @@ function inBatches (listener: RequestListener, isWorthwhile: () => boolean): Req
 
   function handleWaiting (batch = waiting.splice(0).values()) {
     try {
-      for (const { request, response, resource } of batch) resource.runInAsyncScope(listener, undefined, request, response)
+      for (const { request, response, resource } of batch) {
+        if (!request.socket.destroyed) resource.runInAsyncScope(listener, undefined, request, response)
+      }
     } catch (error) {
       setImmediate(handleWaiting, batch) // the others are still handled
       throw error
