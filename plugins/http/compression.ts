@@ -6,9 +6,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 /** Smaller bodies are not compressed, in bytes. */
 const threshold = 1024
 
-/** Maximum number of streams that are compressed at once. Further streams are sent as they are. */
-const maxStreams = 16
+/** Maximum number of streams and bodies that are compressed at once, each. Further ones are sent as they are, unless the client rejects that. */
+const maxAtOnce = 16
 let streams = 0
+let bodies = 0
 
 /** Compressed bodies by the buffer that they were compressed from. */
 const compressedBodies = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>()
@@ -24,8 +25,10 @@ export function compress (request: FastifyRequest, reply: FastifyReply, body: un
   if (coding === undefined) done(null, body)
   else if (body instanceof Readable) done(null, compressedStream(request, reply, body, coding))
   else if ((typeof body === 'string' || Buffer.isBuffer(body)) && (isRequired || Buffer.byteLength(body) >= threshold)) {
+    const compressed = compressOnce(body, coding, isRequired)
+    if (compressed === undefined) return done(null, body)
     setCoding(reply, coding)
-    compressOnce(body, coding).then(compressed => done(null, compressed), done)
+    compressed.then(compressed => done(null, compressed), done)
   } else done(null, body)
 }
 
@@ -34,19 +37,21 @@ function setCoding (reply: FastifyReply, { name }: Coding) {
   reply.removeHeader('content-length')
 }
 
-/** Compresses a body. A buffer that was compressed before is not compressed again. */
-function compressOnce (body: string | Buffer, coding: Coding) {
-  const { compress, options } = coding
+/** Compresses a body, unless too many are being compressed. A buffer that was compressed before is not compressed again. */
+function compressOnce (body: string | Buffer, coding: Coding, isRequired: boolean) {
+  const known = Buffer.isBuffer(body) ? compressedBodies.get(body) : undefined
+  const compressed = known?.get(coding)
+  if (compressed || (bodies >= maxAtOnce && !isRequired)) return compressed
   const key = Buffer.isBuffer(body) ? body : Buffer.from(body)
-  const byCoding = compressedBodies.get(key) ?? new Map<Coding, Promise<Buffer>>()
-  const compressed = byCoding.get(coding) ?? promisify(compress)(key, options)
-  compressedBodies.set(key, byCoding.set(coding, compressed))
-  return compressed
+  bodies++
+  const compressing = promisify(coding.compress)(key, coding.options).finally(() => { bodies-- })
+  compressedBodies.set(key, (known ?? new Map<Coding, Promise<Buffer>>()).set(coding, compressing))
+  return compressing
 }
 
 /** Compresses a stream while it is sent. If the client disconnects, both streams are closed. */
 function compressedStream ({ method }: FastifyRequest, reply: FastifyReply, body: Readable, coding: Coding) {
-  if (streams === maxStreams) return body
+  if (streams === maxAtOnce) return body
   setCoding(reply, coding)
   if (method === 'HEAD') return Readable.from([])
   streams++

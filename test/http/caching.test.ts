@@ -276,6 +276,18 @@ test('at most 16 long lists are compressed at once, and a client that leaves mak
   await until(async () => await codingNow() === 'gzip')
 })
 
+test('at most 16 pages are compressed at once, unless the client accepts nothing else', async t => {
+  const app = helper.build(t)
+  for (let id = 2; id < 4; id++) await app.inject({ method: 'POST', url: '/api/users', payload: { id, name: 'x'.repeat(100_000) } })
+  const codings = async (accepted: string) => {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => app.inject({ url: '/api/users?limit=2', headers: { 'accept-encoding': accepted } })))
+    return answers.filter(({ headers }) => headers['content-encoding'] === 'gzip').length
+  }
+  t.equal(await codings('gzip'), 16)
+  t.equal(await codings('gzip, identity;q=0'), 50)
+  t.equal(await codings('gzip'), 16, 'then there is room again')
+})
+
 test('the preferred coding is that of the client', async t => {
   const app = helper.build(t)
   await fill(app, '/api/items', collections[0]?.record ?? {}, 100)
