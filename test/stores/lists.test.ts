@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
+import { pageReader } from '../../plugins/stores/sql/lists.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onDatabases, onPostgres, things, unavailable } from '../support/databases.js'
@@ -224,3 +225,30 @@ onPostgres('a list whose database connection is lost is answered with 503, or it
   proxy.cutAt = 'nothing'
   t.equal(JSON.parse(await text((await large.page(15)).list as Readable)).length, 15)
 })
+
+test('a long list of large records reads pieces of the size that worked', async t => {
+  const [records, bytes] = [4000, 3000]
+  let selects = 0
+  const select = (after: number, count: number): [string, number][] => {
+    selects++
+    const found = Math.min(count, records - after)
+    return found * bytes > 1024 * 1024 ? [] : Array.from({ length: found }, (_, n) => [`${after + n + 1}`, after + n + 1])
+  }
+  const { list } = await pageOf(select)(Infinity)
+  t.same(JSON.parse(await text(list as Readable)), Array.from({ length: records }, (_, n) => n + 1))
+  t.ok(selects < 40, `${selects} selects for ${records} records`)
+})
+
+test('a list that is read slowly is closed in the end', async t => {
+  let freed = 0
+  const select = (after: number, count: number): [string, number][] => Array.from({ length: count }, (_, n) => ['1', after + n + 1])
+  const { list } = await pageOf(select, () => { freed++ }, 10)(Infinity)
+  const pieces = (list as Readable).iterator()
+  await t.rejects(async () => { while (!(await pieces.next()).done) await sleep(10) }, { message: 'The client does not read the list' })
+  t.equal(freed, 1)
+})
+
+/** The method `page` for rows of these statements. */
+function pageOf (select: (after: number, count: number) => [string, number][], free = () => {}, timeout = 60_000) {
+  return pageReader({ encodeRow: ([json]) => String(json), selectPiece: '', selectEnd: '' }, select, () => ({ prepare: () => select, free }), timeout)
+}

@@ -4,9 +4,9 @@ import type { Row } from './table.js'
 
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
 const shortSize = 1000
-const pieceSizes = [500, 20, 1]
+const pieceSize = 500
 
-/** A list is closed if its client reads nothing for this many times the database timeout. */
+/** A list is closed if its client reads nothing for this many times the database timeout, or not everything in ten times as long. */
 export const stalledListTimeouts = 12
 
 /** Selects rows after a position. */
@@ -39,10 +39,13 @@ export function pageReader<Statement> (
    */
   async function longPage (snapshot: Snapshot<Statement>, limit: number, after: number): Promise<Page> {
     const list = Readable.from(pieces(), { objectMode: false })
-    const stalled = setTimeout(() => list.destroy(new Error('The client does not read the list')), timeout * stalledListTimeouts).unref()
+    const close = () => list.destroy(new Error('The client does not read the list'))
+    const stalled = setTimeout(close, timeout * stalledListTimeouts).unref()
+    const late = setTimeout(close, timeout * stalledListTimeouts * 10).unref()
     // Without a listener, the error of a stream that nobody reads would end the process.
     list.on('error', () => {}).on('close', function freeSnapshot () {
       clearTimeout(stalled)
+      clearTimeout(late)
       snapshot.free()
     })
     try {
@@ -56,15 +59,16 @@ export function pageReader<Statement> (
     async function * pieces () {
       const select = snapshot.prepare(selectPiece)
       let position = after
+      let size = pieceSize
       for (let left = limit; left > 0;) {
-        let rows: Row[] = []
-        let isEnd = false
-        for (const size of pieceSizes) {
-          const count = Math.min(size, left)
+        let count = Math.min(size, left)
+        let rows = await select(position, count)
+        while (rows.length === 0 && count > 1) { // they are too large together, or there are no more
+          count = Math.ceil(count / 4)
           rows = await select(position, count)
-          isEnd = rows.length < count
-          if (rows.length > 0) break
         }
+        const isEnd = rows.length < count
+        size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next rows are probably of the same size
         stalled.refresh()
         const json = rows.map(encodeRow).join(',')
         const before = position === after ? '[' : json && ','
