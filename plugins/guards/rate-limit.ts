@@ -43,7 +43,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, options) {
     timeWindow,
     ...redis ? { redis: await connect(app, redis), nameSpace: 'fastify-items-users:' } : { store: MemoryStore },
     skipOnError: true,
-    keyGenerator: request => tokenOf(request) ?? normalizeIP(request.ip),
+    keyGenerator: request => tokenOf(request) ?? normalizeIP(withoutPort(request.ip)),
     errorResponseBuilder: () => httpError(429)
   })
 
@@ -95,6 +95,11 @@ async function connect (app: FastifyInstance, url: string) {
   })
   await redis.connect().catch(() => {}) // ioredis tries again by itself
   return redis
+}
+
+/** Some proxies send the address with the port, such as `203.0.113.7:50001` and `[2001:db8::1]:50001`. */
+function withoutPort (address: string) {
+  return address.replace(/^\[([^\]]*)\](:\d+)?$/, '$1').replace(/^([\d.]+):\d+$/, '$1')
 }
 
 /** A digest of the valid token of a request, because others may read the keys in Redis. */

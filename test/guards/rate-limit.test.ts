@@ -86,6 +86,9 @@ test('X-Forwarded-For is used only if it comes from a trusted proxy', async t =>
   }
   const limit = { RATE_LIMIT_MAX: '1' }
   t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '::1,10.0.0.0/8' }), '1.1.1.1', '2.2.2.2', '1.1.1.1'), [200, 200, 429])
+  for (const addresses of [['1.1.1.1:50001', '1.1.1.1:50002', '1.1.1.1'], ['[2001:db8::1]:50001', '[2001:db8::1]:50002', '2001:db8::1']]) {
+    t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '10.0.0.0/8' }), ...addresses), [200, 429, 429], 'a port is not another client')
+  }
   t.same(await status(helper.build(t, { ...limit, TRUST_PROXY: '10.2.0.0/16' }), '1.1.1.1', '2.2.2.2'), [200, 429])
   t.same(await status(helper.build(t, limit), '1.1.1.1', '2.2.2.2'), [200, 429])
   for (const TRUST_PROXY of ['1', 'true', '', '10.0.0.0/33', '0.0.0.0/0', '10.0.0', '10.0.0.1/8/8', 'example.com', '::/129', '10.0.0.0/x', '10.0.0.1, 10.0.0.2']) {
