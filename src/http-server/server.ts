@@ -82,6 +82,8 @@ const methods = new Set(METHODS)
 function problemWith ({ method = '', httpVersion, headers, rawHeaders }: IncomingMessage) {
   if (!methods.has(method) || (httpVersion !== '1.1' && httpVersion !== '1.0')) return invalidRequest()
   const { host, 'transfer-encoding': coding = 'chunked' } = headers
+  // A proxy that speaks HTTP/1.0 does not know this header, so that it sees another end of the request (RFC 9112, section 6.1).
+  if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined) return invalidRequest()
   if (coding.toLowerCase() !== 'chunked') return new ProtocolError(501)
   if (host === undefined) return httpVersion === '1.1' ? invalidRequest('headers', 'is required', '/host') : undefined
   if (!validHost.test(host)) return invalidRequest('headers', 'must be a host name and an optional port', '/host')
