@@ -54,6 +54,11 @@ function isPath (value: unknown) {
   return typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)
 }
 
+/** A proxy may pass on what a client has sent as protocol and host. */
+function isOrigin (url: string) {
+  return /^https?:\/\/(\[[\da-f:.]+\]|[\w.-]+)(:\d*)?$/i.test(url)
+}
+
 /** What the document says about this package. */
 const info = {
   title: 'Items and users',
@@ -103,7 +108,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
   app.get(path, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
     const { protocol, host, query } = request
     // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
-    const isAsConfigured = options.servers || !host || Object.hasOwn(Object(query), 'relative')
+    const isAsConfigured = options.servers || !isOrigin(`${protocol}://${host}`) || Object.hasOwn(Object(query), 'relative')
     const { body, etag } = documentAt(isAsConfigured ? undefined : `${protocol}://${host}${forwardedPrefix(request)}`)
     if (isNotModified(request, reply, etag)) return sendNotModified(request, reply)
     setHeaders(request, reply)

@@ -13,6 +13,11 @@ test('the document has a server with an absolute URL, which generators need', as
   for (const prefix of ['/shop', '/shop/']) t.equal(await serverFor(prefixed(prefix)), 'http://localhost:3000/shop', prefix)
   t.equal(await serverFor(prefixed('/shop'), '10.0.0.9'), 'http://localhost:3000', 'a proxy that is not trusted')
   for (const prefix of ['shop', '//evil.example', '/a b', '/a?b', '']) t.equal(await serverFor(prefixed(prefix)), 'http://localhost:3000', prefix)
+  for (const headers of [
+    { 'x-forwarded-proto': 'javascript' }, { 'x-forwarded-proto': 'https://evil.example/?' },
+    ...['a b', 'a/b', 'user@evil.example', 'x"><script>', ':80', `${'['.repeat(15_000)}`].map(host => ({ 'x-forwarded-host': host }))
+  ]) t.equal(await serverFor(headers), '.', JSON.stringify(headers).slice(0, 100))
+  t.equal(await serverFor({ 'x-forwarded-host': '[2001:db8::1]:8443', 'x-forwarded-proto': 'https' }), 'https://[2001:db8::1]:8443')
   t.equal((await app.inject('/openapi.json?relative')).json().servers[0].url, '.', 'for our pages')
 })
 

@@ -30,5 +30,5 @@ fetch(url).then(response => response.json()).then(api => {
   // The page shows the address of the service, also behind a proxy.
   for (const server of api.servers) server.url = new URL(server.url, url).href.replace(/\/$/, '')
   const theme = matchMedia('(prefers-color-scheme: dark)').matches ? dark : {}
-  Redoc.init(api, { theme, downloadUrls: [{ url: url.origin + url.pathname }] }, document.getElementById('redoc'))
+  Redoc.init(api, { theme, sanitize: true, downloadUrls: [{ url: url.origin + url.pathname }] }, document.getElementById('redoc'))
 })
