@@ -41,6 +41,19 @@ test('a request is one log line with the usual fields of pino and its request id
   })
 })
 
+test('15 kB of a header are not logged', async t => {
+  const lines: string[] = []
+  const { port } = await listen(build(t, { LOG_LEVEL: 'info', TRUST_PROXY: '127.0.0.1' }, { write: line => lines.push(line) }))
+  const long = 'x'.repeat(15_000)
+  for (const header of ['Host', 'Accept-Version', 'X-Request-Id', 'X-Forwarded-For', 'X-Forwarded-Host', 'User-Agent', 'Authorization']) {
+    const text = request('GET', '/api/items', '', `${header}: ${long}`)
+    lines.length = 0
+    await exchange(port, header === 'Host' ? text.replace('Host: x\r\n', '') : text)
+    t.match(lines.map(line => JSON.parse(line)), [{ req: { url: '/api/items' }, res: { statusCode: 200 } }], header)
+    t.ok(lines.join('').length < 1000, `${header}: ${lines.join('').length}`)
+  }
+})
+
 test('the serializers and the redaction of a host apply to the request line', async t => {
   const lines: string[] = []
   const app = Fastify({
