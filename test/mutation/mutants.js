@@ -126,7 +126,7 @@ export const mutants = [
     ['lastById.delete(id)', ''],
     ['nextAfter.delete(position)', ''],
     ['size--', ''],
-    ['if (position === undefined) return false', 'if (!position) return true']
+    ['if (!json) forget(id, position)', '']
   ]),
   ...inFile('plugins/stores/sqlite/connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],
@@ -143,8 +143,10 @@ export const mutants = [
   ...inFile('plugins/stores/postgres/statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['_lock as materialized (select ${lock(name, timeout)})', '_lock as materialized (select 1)'],
-    ['return `select ${lock(name, timeout)};', 'return `select 1;'],
-    ['and t.xmin::text = given._version', ''],
+    ['and t.xmin::text = _given._version', ''],
+    ['for no key update of t skip locked', 'for no key update of t'],
+    ["where clock_timestamp() < now() + ${timeLeft} * interval '1 millisecond'", ''],
+    ['if counted = 0 then', 'if false then'],
     ['(select max("id") from _numbered where ${insertedOnly})', '(select max("id") from _numbered)'],
     ['lock table ${names} in row exclusive mode;', '']
   ]),
@@ -157,7 +159,8 @@ export const mutants = [
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
     ['(await other.connect()).release(true)', '(await other.connect()).release()'],
-    ['run(config, cancelIfWaiting, onStart)', 'run(config, () => {}, onStart)'],
+    ['run(config, cancelIfWaiting)', 'run(config, () => {})'],
+    ['limited(Math.ceil(pools.queries.options.max / 2), timeout)', 'limited(Infinity, timeout)'],
     ['|(08|25|26|28|3D|40|53|55|57|58)...', '|(?!22|23|42|44|54|P0|XX).....']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
@@ -175,7 +178,7 @@ export const mutants = [
     ['24 * 60 * 60 * 1000', '23 * 60 * 60 * 1000']
   ]),
   ...inFile('plugins/stores/idempotency.ts', databases, [
-    ['for (let other = inUse.get(key); other; other = inUse.get(key)) {', 'for (let other; other;) {'],
+    ['if (other?.digest === digest) return other.call', ''],
     ['inUse.delete(key)', '']
   ])
 ]
