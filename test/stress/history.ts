@@ -17,6 +17,8 @@ interface Options {
   kills: number
   /** The longest time that a trigger takes, in seconds. */
   delay?: number
+  /** `DATABASE_TIMEOUT` of the instances. */
+  timeout?: string
   /** The share of PUT and PATCH requests, in addition to the usual ones. */
   updates?: number
 }
@@ -41,7 +43,7 @@ const collections = {
  * Three instances of the service are used at random by some clients while instances are killed and the primary server
  * fails over to its standby.
  */
-export async function history (scope: Scope, { operations, clients, kills, delay = 0.02, updates }: Options) {
+export async function history (scope: Scope, { operations, clients, kills, delay = 0.02, timeout = '1000', updates }: Options) {
   const primary = await startPostgres(scope)
   if (!primary) throw new Error('PostgreSQL does not start')
   const standby = await primary.startStandby(scope)
@@ -49,7 +51,7 @@ export async function history (scope: Scope, { operations, clients, kills, delay
   await primary.query('select pg_reload_conf()')
   const proxy = await startSwitch(scope, primary.port)
   const file = collectionsFile(scope)
-  const instance = (n: number) => serve(scope, { DATABASE_URL: `${proxy.url}?application_name=instance-${n}`, DATABASE_TIMEOUT: '1000', COLLECTIONS_FILE: file })
+  const instance = (n: number) => serve(scope, { DATABASE_URL: `${proxy.url}?application_name=instance-${n}`, DATABASE_TIMEOUT: timeout, COLLECTIONS_FILE: file })
   const instances = await Promise.all([1, 2, 3].map(instance))
 
   // Transactions take different times, so that they would not commit in the order in which they have inserted.

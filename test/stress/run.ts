@@ -150,7 +150,7 @@ const drills: Drill[] = [
   {
     name: 'History of changes of three records with a slow trigger, PostgreSQL',
     async run (scope) {
-      const { operations, lists, kills, unknown } = await history(scope, { operations: 600, clients: 8, kills: 2, delay: 0.2, updates: 0.6 })
+      const { operations, lists, kills, unknown } = await history(scope, { operations: 300, clients: 6, kills: 1, delay: 0.1, timeout: '5000', updates: 0.5 })
       return `${operations} operations and ${lists} lists on three instances, ${kills} kills and a failover (${listed(unknown)}): all results are possible with one list`
     }
   },
