@@ -7,15 +7,15 @@ export type Problem = components['schemas']['Problem']
 
 export interface ClientOptions {
   /** Bearer token, or a function that returns it. The function is called before each request. After a 401, it is called again, and another token is tried once. */
-  token?: string | (() => string | Promise<string>)
+  token?: string | (() => string | Promise<string>) | undefined
   /** Headers of every request. */
-  headers?: RequestInit['headers']
+  headers?: RequestInit['headers'] | undefined
   /** Maximum number of retries of a request. Default: 4. */
-  retries?: number
+  retries?: number | undefined
   /** A function to use instead of the global `fetch`. */
-  fetch?: typeof globalThis.fetch
+  fetch?: typeof globalThis.fetch | undefined
   /** Keeps the responses to GET requests, so that the service sends them again only if they have changed. */
-  cache?: Map<string, Cached>
+  cache?: Map<string, Cached> | undefined
 }
 
 export interface Cached {
@@ -26,23 +26,36 @@ export interface Cached {
 
 export interface RequestOptions {
   /** Aborts the request and its retries. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
 }
 
 export interface ChangeOptions extends RequestOptions {
   /** The ETag that the record must have, such as `etag(record)`. If the record has changed, the `ApiError` has the status 412. */
-  ifMatch?: string
+  ifMatch?: string | undefined
 }
 
 export interface ListOptions extends RequestOptions {
   /** Number of records per request, 1 to 1000. Default: 100. */
-  pageSize?: number
+  pageSize?: number | undefined
+}
+
+export interface PageOptions extends ListOptions {
+  /** `next` of the previous page. Default: the first page. */
+  after?: string | undefined
+}
+
+export interface Page<T> {
+  records: T[]
+  /** The cursor of the next page, if there are more records. */
+  next: string | undefined
 }
 
 /** The operations of a collection, as far as the service has them. */
 export interface Collection<T extends { id: number }> {
   /** Iterates over all records in order of creation, and requests them page by page. */
   list (options?: ListOptions): AsyncGenerator<T, void, undefined>
+  /** Returns one page of records, and the cursor of the next one. */
+  page (options?: PageOptions): Promise<Page<T>>
   /** Returns the first record with this id. */
   get (id: number, options?: RequestOptions): Promise<T>
   /** Creates a record, without an `id` if the service generates it. Retries create nothing more. */
@@ -83,23 +96,28 @@ export function etag (record: object) {
 const maxRetryAfter = 60
 
 /** Creates a client of the service with a base URL such as `http://127.0.0.1:3000/api`. */
-export function createClient (baseUrl: string, { token, headers, retries = 4, fetch = globalThis.fetch, cache }: ClientOptions = {}) {
+export function createClient (baseUrl: string, { token, headers, retries = 4, fetch, cache }: ClientOptions = {}) {
   const currentToken = typeof token === 'function' ? token : () => token
   const base = baseUrl.endsWith('/') ? baseUrl.slice(0, -1) : baseUrl
-  const collections: { [N in keyof Collections]: Pick<Collection<Collections[N]['record']>, Collections[N]['operations']> } =
+  const collections: { [N in keyof Collections]: Pick<Collection<Collections[N]['record']>, Collections[N]['operations'] | ('list' extends Collections[N]['operations'] ? 'page' : never)> } =
     Object.fromEntries(names.map((name): unknown[] => [name, collection(name)]))
   return { ...collections, collection }
 
   /** The operations of a collection of your own, such as `collection<Order>('orders')`. */
   function collection<T extends { id: number }> (name: string): Collection<T> {
+    async function page ({ pageSize = 100, after, signal }: PageOptions = {}): Promise<Page<T>> {
+      const { data, link } = await request<T[]>('GET', `${name}?limit=${pageSize}${after ? `&after=${after}` : ''}`, { signal })
+      return { records: data, next: /[?&]after=([^&>]+)/.exec(link ?? '')?.[1] }
+    }
     return {
-      async * list ({ pageSize = 100, signal } = {}) {
+      async * list (options) {
         for (let after: string | undefined = ''; after !== undefined;) {
-          const { data, link }: Answer<T[]> = await request('GET', `${name}?limit=${pageSize}${after}`, { signal })
-          yield * data
-          after = /&after=[^&>]+/.exec(link ?? '')?.[0]
+          const { records, next }: Page<T> = await page({ ...options, after })
+          yield * records
+          after = next
         }
       },
+      page,
       get: async (id, options) => (await request<T>('GET', `${name}/${id}`, options)).data,
       create: async (record, options) => (await request<T>('POST', name, options, record)).data,
       replace: async (id, record, options) => (await request<T>('PUT', `${name}/${id}`, options, record)).data,
@@ -133,9 +151,10 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     const stored = method === 'GET' ? cache?.get(url) : undefined
     if (bearer) headers.set('authorization', `Bearer ${bearer}`)
     if (stored) headers.set('if-none-match', stored.etag)
+    else headers.delete('if-none-match') // of an earlier attempt
     let retryAfter = 0
     try {
-      const response = await fetch(url, init)
+      const response = await (fetch ?? globalThis.fetch)(url, init)
       const known = response.status === 304 ? stored : undefined
       const { text, link } = known ?? { text: await response.text(), link: response.headers.get('link') }
       const data = parse(text)
@@ -149,6 +168,8 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
       retryAfter = Number(response.headers.get('retry-after')) || 0
       throw new ApiError(response.status, detail, data?.errors ?? [], response.headers.get('x-request-id'))
     } catch (error) {
+      // An invalid URL is invalid in every attempt.
+      if (!fetch && !URL.canParse(url, Object(globalThis).location?.href)) throw error
       if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
     }
     await pause(retryAfter * 1000 + Math.random() * Math.min(100 * 2 ** attempt, 30_000), signal)

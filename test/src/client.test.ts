@@ -219,6 +219,37 @@ test('with a cache, the client requests a response again only if it has changed'
   t.strictSame([...cache.keys()].every(key => key.startsWith(url)), true)
 })
 
+test('one page has its records and the cursor of the next page', async t => {
+  const { url } = await proxy(t, build(t))
+  const { items } = createClient(url)
+  await items.create(item)
+  const { records, next } = await items.page({ pageSize: 1 })
+  t.same(records, [{ id: 1, name: 'Lamp', price: 42.5 }])
+  t.same(await items.page({ pageSize: 1, after: next }), { records: [item], next: undefined })
+  t.same((await items.page()).records.length, 2)
+})
+
+test('fetch is looked up for each request, an invalid URL is tried once, and a retry forgets the ETag of a removed cache entry', async t => {
+  const { fetch } = globalThis
+  t.teardown(() => { globalThis.fetch = fetch })
+  const { url } = await proxy(t, build(t))
+  const cache = new Map()
+  const { items } = createClient(url, { cache })
+  const invalid = createClient('http://[')
+  await items.get(1)
+  const sent: (string | null)[] = []
+  globalThis.fetch = async (input, init) => {
+    sent.push(new Headers(init?.headers).get('if-none-match'))
+    if (sent.length > 1) return fetch(input, init)
+    cache.clear()
+    throw new TypeError('The connection was lost')
+  }
+  t.same(await items.get(1), { id: 1, name: 'Lamp', price: 42.5 })
+  t.match(sent, [/^"/, null])
+  await t.rejects(invalid.items.get(1), TypeError)
+  t.equal(sent.length, 3, 'one attempt')
+})
+
 test('the client is smaller than 3 kB, compressed', async t => {
   ensureBuilt()
   const { length } = gzipSync(['index', 'types'].map(name => readFileSync(`dist/src/client/${name}.js`, 'utf8')).join(''))
