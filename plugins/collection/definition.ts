@@ -11,8 +11,8 @@ import type { HasId, MaybePromise, Store } from '../stores/store.js'
 export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
 export type Operation = typeof operations[number]
 
-/** The record that a schema describes. */
-type RecordOf<S> = S extends TSchema ? Static<S> & HasId : HasId & Record<string, unknown>
+/** The record that a schema describes. If the type of the schema does not say it, it is any record with an id. */
+type RecordOf<S> = S extends TSchema ? Static<S> & HasId : HasId | (HasId & Record<string, unknown>)
 
 export interface Definition<S extends object = TObject> {
   /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */
@@ -20,21 +20,21 @@ export interface Definition<S extends object = TObject> {
   /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
   schema: S
   /** What clients can do: some of `list`, `get`, `create`, `replace`, `update`, `delete`. Default: all. */
-  operations?: readonly Operation[]
+  operations?: readonly Operation[] | undefined
   /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
-  idSource?: 'client' | 'server'
+  idSource?: 'client' | 'server' | undefined
   /** Records of a new collection. Default: none. */
-  seed?: readonly RecordOf<S>[]
+  seed?: readonly RecordOf<S>[] | undefined
   /** Name of the path parameter. Default: `id`. */
-  idParameter?: string
+  idParameter?: string | undefined
   /** Your own store, or a function that returns the store of a request. Default: the decorator `stores`, or memory. */
-  store?: Store<RecordOf<S>> | ((request: FastifyRequest) => MaybePromise<Store<RecordOf<S>>>)
+  store?: Store<RecordOf<S>> | ((request: FastifyRequest) => MaybePromise<Store<RecordOf<S>>>) | undefined
   /** Fastify route options by operation, such as `{ delete: { onRequest: requireAdmin } }`. */
-  routes?: { [O in Operation]?: RouteShorthandOptions & { schema?: Record<string, unknown> } }
+  routes?: { [O in Operation]?: (RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }) | undefined } | undefined
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
-  errorHandler?: boolean
+  errorHandler?: boolean | undefined
   /** SQL for changes of the schema that are not made automatically: the first statement from version 1 to 2, and so on. */
-  upgrades?: readonly string[]
+  upgrades?: readonly string[] | undefined
 }
 
 /** Returns a definition, whose seed and store have the type of its schema. */

@@ -191,7 +191,8 @@ test('a strict TypeScript host and the code examples in the documentation compil
     writeFileSync(join(folder, `example-${n}.${extensionOf(language)}`), text)
   }
   const typescript = examples.flatMap(({ language }, n) => language === 'cjs' ? [] : [`example-${n}.ts`])
-  t.equal(await compile('node_modules/typescript-7', 'nodenext', ['strict.ts', ...typescript]), '')
+  t.equal(await compile('node_modules/typescript-7', 'nodenext', ['strict.ts', 'schemas.ts', ...typescript]), '')
+  t.equal(await compile('node_modules/typescript-7', 'bundler', ['strict.ts', 'schemas.ts']), '')
   // One process for all ES modules, because most of the time is for loading packages.
   const modules = examples.flatMap(({ language }, n) => language === 'cjs' ? [] : [`console.log('example ${n}'); await import('./example-${n}.js')`])
   const [, ...outputs] = (await run(process.execPath, ['--input-type=module', '--eval', modules.join('\n')], { env, cwd: folder })).stdout.split(/^example \d+$/m)

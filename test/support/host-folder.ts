@@ -23,6 +23,8 @@ export function hostFolder (fastify: string): Promise<string> {
       dependencies: {
         'fastify-items-users': `file:${tarball}`,
         fastify,
+        typebox: '1',
+        zod: '4',
         ...pick(dependencies, '@fastify/swagger', '@fastify/helmet', '@fastify/cors'),
         ...pick(devDependencies, '@types/node')
       }

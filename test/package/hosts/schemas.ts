@@ -1,0 +1,47 @@
+// A host whose schemas come from other libraries, and from functions of its own.
+import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { collection, defineCollection, memory, type Definition, type Store } from 'fastify-items-users'
+import { createClient } from 'fastify-items-users/client'
+import * as typebox from 'typebox'
+import { z } from 'zod'
+
+const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer(), note: Type.Optional(Type.String()) })
+interface Note { id: number, text: string }
+declare const notes: Store<Note>
+
+const plain = { type: 'object', required: ['id', 'text'], properties: { id: { type: 'integer' }, text: { type: 'string' } } } as const
+const modern = typebox.Type.Object({ id: typebox.Type.Integer(), text: typebox.Type.String() })
+const zod = z.object({ id: z.int(), text: z.string() })
+
+export const app = Fastify()
+app.register(collection, { prefix: '/plain', name: 'plain', schema: plain, seed: [{ id: 1, text: 'a' }] })
+app.register(collection, { prefix: '/modern', name: 'modern', schema: modern, seed: [{ id: 1, text: 'a' }] })
+app.register(collection, { prefix: '/zod', name: 'zod', schema: z.toJSONSchema(zod), store: memory<Note>({ schema: Order, seed: [] }) })
+app.register(collection, { prefix: '/notes', name: 'notes', schema: plain, store: async () => notes, operations: undefined })
+app.register(collection, defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: 2 }] }))
+app.register(collection, defineCollection({ name: 'plain', schema: plain, store: notes }))
+serve(app, 'orders', Order, [{ id: 1, quantity: 2 }])
+define('orders', Order)
+register(app, defineCollection({ name: 'modern', schema: modern }))
+
+/** Generic helpers. */
+export function serve<S extends TObject> (app: FastifyInstance, name: string, schema: S, seed: (Static<S> & { id: number })[]) {
+  app.register(collection, { prefix: `/${name}`, name, schema, seed })
+}
+
+export function define<S extends TSchema> (name: string, schema: S) {
+  return defineCollection<S>({ name, schema, operations: ['list'] })
+}
+
+export function register<S extends object> (app: FastifyInstance, definition: Definition<S>) {
+  app.register(collection, definition)
+  app.register(collection, { ...definition, prefix: '/x' })
+}
+
+createClient('http://127.0.0.1', { token: undefined }).items.get(1, { signal: undefined })
+
+// @ts-expect-error a record of the seed has another type
+defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: '2' }] })
+// @ts-expect-error a record of the seed has no id
+app.register(collection, { name: 'plain', schema: plain, seed: [{ text: 'a' }] })
