@@ -343,6 +343,30 @@ test('readOnly, writeOnly and default work at every place of a schema', async t 
   t.same(map.anyOf[0].additionalProperties.anyOf[1], { type: 'null' })
 })
 
+test('annotations of OpenAPI are in the document, and do not change what is valid', async t => {
+  const annotations = { 'x-unit': 'pieces', example: 5, externalDocs: { url: 'https://example.com' }, deprecated: true }
+  const schema = Type.Object({ id: Type.Integer(), size: Type.Integer(annotations), shape: Type.Optional(Type.Unsafe({ oneOf: [{ type: 'object', required: ['kind'], properties: { kind: { const: 'a' } } }], discriminator: { propertyName: 'kind' } })) }, { 'x-own': true })
+  const { send } = await serve(t, undefined, { name: 'things', schema })
+  t.equal((await send('POST', '/things', { size: 1, shape: { kind: 'a' } })).status, 201)
+  t.equal((await send('POST', '/things', { size: 'x' })).status, 400)
+  const { Thing } = (await send('GET', '/openapi.json')).body.components.schemas
+  t.match(Thing, { 'x-own': true, properties: { size: annotations, shape: { discriminator: { propertyName: 'kind' } } } })
+})
+
+test('the prefix of a collection is not in its operation ids and tags, unless they would be the same', async t => {
+  const app = host(t)
+  await app.register(docs)
+  const schema = Type.Object({ id: Type.Integer() })
+  app.register(collection, { prefix: '/order-lines', name: 'order_lines', schema, routes: { get: { schema: { operationId: 'readLine', tags: ['mine'] } } } })
+  app.register(collection, { prefix: '/v2/order_lines', name: 'order_lines', schema, routes: { get: { schema: { operationId: 'readLine2', tags: ['mine'] } } } })
+  const { paths } = (await app.inject('/openapi.json')).json()
+  const named = (path: string) => [paths[path].get.operationId, paths[path].get.tags]
+  t.same(named('/order-lines'), ['listOrderLines', ['order_lines']])
+  t.same(named('/v2/order_lines'), ['listOrderLinesV2', ['order_lines (/v2)']])
+  t.same(named('/order-lines/{id}'), ['readLine', ['mine']])
+  t.same(named('/v2/order_lines/{id}'), ['readLine2', ['mine']])
+})
+
 test('a hook or the store of a host sets a required readOnly field', async t => {
   const schema = Type.Object({ id: Type.Integer(), name: Type.String(), at: Type.String({ readOnly: true }), key: Type.Optional(Type.String({ writeOnly: true })) })
   const notes = defineCollection({ name: 'notes', schema })

@@ -4,7 +4,7 @@ import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { problemsOf } from '../schema/problems.js'
 import { createAjv, ownKeywords, sharedAjv } from '../schema/validation.js'
-import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
+import { isAnnotation, mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { readObject, StartupError } from '../startup.js'
 import { checkDefinition, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition } from './definition.js'
 import { CollectionOptions } from './routes.js'
@@ -69,7 +69,7 @@ function problemsOfKeywords (schema: TSchema) {
   const targets = targetsIn(schema)
   return collect(schema, (part, path) => {
     const isNested = path !== '/schema'
-    const wrong = Object.keys(part).filter(keyword => !Object.hasOwn(keywords, keyword) || unsupported.includes(keyword) || (isNested && ['$id', '$schema'].includes(keyword)))
+    const wrong = Object.keys(part).filter(keyword => !(Object.hasOwn(keywords, keyword) || isAnnotation(keyword)) || unsupported.includes(keyword) || (isNested && ['$id', '$schema'].includes(keyword)))
     return [
       ...wrong.map(keyword => ({ path: path + pointer(keyword), message: 'is not a supported keyword' })),
       // @fastify/swagger takes them for keywords.

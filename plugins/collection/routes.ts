@@ -2,7 +2,7 @@ import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, RouteOptions } from 'fastify'
 import { oneOf, PageQuery, PathId, ref } from '../../schemas/fields.js'
 import { isStore } from '../host-stores.js'
-import { applyApiDefaults } from '../http/api-defaults.js'
+import { applyApiDefaults, namesIn } from '../http/api-defaults.js'
 import { compress } from '../http/compression.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
 import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
@@ -32,14 +32,15 @@ export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]
  *
  * @example app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
  */
-const collection: FastifyPluginAsync<Definition> = async function collection (app, options) {
-  checkOptions(app, 'collection', CollectionOptions, options)
+const collection: FastifyPluginAsync<Definition<object>> = async function collection (app, given) {
+  const options = checkOptions(app, 'collection', CollectionOptions, given) as Definition
   const definition = checkDefinition(options)
   if (Array.from(app.prefix.matchAll(/(?<!:):(\w+)/g), ([, name]) => name).includes(definition.idParameter)) {
     throw new StartupError(`Invalid collection ${definition.name}: the prefix ${app.prefix} has a parameter ${definition.idParameter}, too. Set the option idParameter to another name.`)
   }
   const { responseSchema: schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
-  await applyApiDefaults(app, options.errorHandler)
+  // A prefix such as `/v1/orders` ends with the name of the collection, which is in the names of its operations already.
+  await applyApiDefaults(app, options.errorHandler, app.prefix.replace(new RegExp(`/${definition.name.replaceAll('_', '[-_]')}$`), ''))
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const handlers = handlersOf(await openStore(app, definition, options.store), definition)
@@ -147,7 +148,7 @@ const collection: FastifyPluginAsync<Definition> = async function collection (ap
     const { schema, handler, onSend = [], ...route } = routes[operation]
     const { schema: ownSchema, preValidation = [], onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
     const url = schema?.params ? `/:${idParameter}` : app.prefix === '' ? '/' : ''
-    const names = { operationId: operation + (operation === 'list' ? Many : One), tags: [definition.name] }
+    const names = namesIn(app, operation + (operation === 'list' ? Many : One), definition.name)
     app.route({
       ...routeDefaults,
       url,

@@ -14,14 +14,9 @@ const applied = Symbol('api defaults')
  * Body parsing, validation and errors for the routes of a scope, whatever compilers, Ajv options and shared schemas the host
  * uses for its own routes. Completes the schemas of the routes. Does nothing if a parent scope has these defaults.
  */
-export async function applyApiDefaults (app: FastifyInstance, errorHandler = true) {
+export async function applyApiDefaults (app: FastifyInstance, errorHandler = true, prefix = app.prefix) {
   if (app.hasDecorator(applied)) return
-  const isDefault = app.prefix === '' || app.prefix === '/api'
-  // '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'.
-  const suffix = (isDefault ? '' : app.prefix)
-    .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
-    .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
-  app.decorate(applied, true)
+  app.decorate(applied, prefix === '' || prefix === '/api' ? '' : prefix)
   app.setReplySerializer(body => JSON.stringify(body))
 
   app.addHook('onRoute', function completeRoute (route) {
@@ -29,12 +24,9 @@ export async function applyApiDefaults (app: FastifyInstance, errorHandler = tru
     const inUrl = Array.from(route.url.matchAll(/(?<!:):(\w+)/g), ([, name = '']) => [name, Type.String()])
     const responses = Object.entries(withGuards(app, String(route.method), { ...schema.response }))
     /* c8 ignore next -- only some versions of Fastify do */
-    if (schema.operationId?.startsWith(schemaId(''))) return // Fastify calls it again for the HEAD route of a GET route
+    if (Object(route.config).swaggerTransform === transform) return // Fastify calls it again for the HEAD route of a GET route
     route.schema = {
       ...schema,
-      // Unique operation ids, and tags for each API version. `docs` removes our namespace again.
-      operationId: schemaId(`${schema.operationId}${suffix}`),
-      tags: schema.tags?.map(tag => isDefault ? tag : `${tag} (${app.prefix})`),
       // @fastify/swagger documents the parameters of a prefix, such as `/:tenant/api`, only if the route has none.
       ...schema.params && { params: Type.Object({ ...Object.fromEntries(inUrl), ...schema.params.properties }) },
       // The errors of a host have a format of their own.
@@ -46,6 +38,16 @@ export async function applyApiDefaults (app: FastifyInstance, errorHandler = tru
   })
 
   await app.register(errors, { errorHandler }).register(jsonBody)
+}
+
+/** A unique operation id, and a tag for each API version. `docs` removes our namespace again. */
+export function namesIn (app: FastifyInstance, operationId: string, tag: string) {
+  const prefix = app.getDecorator<string>(applied)
+  // '/api/v1' is 'ApiV1' and '/api-v1' is 'Api_2dv1'.
+  const suffix = prefix
+    .replaceAll(/\/([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())
+    .replaceAll(/[^A-Za-z0-9]/g, character => `_${character.charCodeAt(0).toString(16)}`)
+  return { operationId: schemaId(operationId + suffix), tags: [prefix === '' ? tag : `${tag} (${prefix})`] }
 }
 
 /** Compiles the validator of one part of a request. The body of a PUT or PATCH is validated when the record is known. */

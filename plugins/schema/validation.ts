@@ -4,7 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import { problemsOf, type Problem } from './problems.js'
 import { identify, isSmall, pathOfInfinity } from './values.js'
-import { mapSchema, pointer } from './walk.js'
+import { isAnnotation, mapSchema, pointer } from './walk.js'
 
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
 export function createAjv (options: Options) {
@@ -115,7 +115,9 @@ function createChecker (schema: TSchema) {
 
 const scalars = ['boolean', 'integer', 'null', 'number', 'string']
 
-function withChecks (part: TSchema) {
+/** A schema with our keywords, and without annotations, which Ajv does not know. */
+function withChecks (given: TSchema) {
+  const part = Object.fromEntries(Object.entries(given).filter(([keyword]) => !isAnnotation(keyword))) as TSchema
   const { type, additionalProperties, unevaluatedProperties, patternProperties } = part
   const hasFreeNames = [additionalProperties, unevaluatedProperties, patternProperties].some(keyword => Object(keyword) === keyword)
   return { ...part, ...[type].flat().includes('string') && { isWellFormed: true }, ...hasFreeNames && { hasShortNames: true } }

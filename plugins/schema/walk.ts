@@ -29,3 +29,8 @@ export function targetsIn (schema: TSchema) {
   return new Map(['$defs', 'definitions'].flatMap(keyword =>
     Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
 }
+
+/** Returns whether a keyword is an annotation of OpenAPI, which is for the document and does not change what is valid. */
+export function isAnnotation (keyword: string) {
+  return /^(x-.*|example|externalDocs|discriminator|xml)$/s.test(keyword)
+}
