@@ -1,5 +1,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { Readable } from 'node:stream'
+import swagger from '@fastify/swagger'
+import { Validator } from '@seriousme/openapi-schema-validator'
 import { Type, type Static, type TObject } from '@sinclair/typebox'
 import type { FastifyRequest, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
@@ -365,6 +367,17 @@ test('the prefix of a collection is not in its operation ids and tags, unless th
   t.same(named('/v2/order_lines'), ['listOrderLinesV2', ['order_lines (/v2)']])
   t.same(named('/order-lines/{id}'), ['readLine', ['mine']])
   t.same(named('/v2/order_lines/{id}'), ['readLine2', ['mine']])
+})
+
+test('the documents of a host are valid in OpenAPI 3.0, OpenAPI 3.1 and Swagger 2.0', async t => {
+  const info = { title: 'Shop', version: '1.0.0' }
+  for (const options of [{ openapi: { info } }, { openapi: { openapi: '3.1.0', info } }, { swagger: { info } }]) {
+    const app = host(t)
+    await app.register(swagger, options)
+    for (const definition of [orders, accounts] as Definition[]) app.register(collection, { ...definition, prefix: `/${definition.name}` })
+    await app.ready()
+    t.match(await new Validator().validate(JSON.parse(JSON.stringify(app.swagger()))), { valid: true })
+  }
 })
 
 test('a hook or the store of a host sets a required readOnly field', async t => {

@@ -101,14 +101,22 @@ function withGuards (app: FastifyInstance, method: string, responses: Record<str
 
 /**
  * Keeps the document of a host valid: our routes are documented as they are, whatever the `transform` of the host expects,
- * and without examples in Swagger 2.0, which does not have the keyword `examples`.
+ * and in Swagger 2.0 without examples, null and `writeOnly`, which it does not have.
  */
 const transform: NonNullable<FastifyDynamicSwaggerOptions['transform']> = function transform ({ schema, url, ...document }) {
   if (!('swaggerObject' in document)) return { schema, url }
-  for (const [name, definition] of Object.entries<{ title?: string, examples?: unknown }>({ ...document.swaggerObject.definitions })) {
-    if ([name, definition.title].some(text => text !== schemaName(text))) delete definition.examples
+  for (const [name, definition] of Object.entries<{ title?: string, examples?: unknown, properties?: object }>({ ...document.swaggerObject.definitions })) {
+    if (![name, definition.title].some(text => text !== schemaName(text))) continue
+    delete definition.examples
+    if (definition.properties) definition.properties = JSON.parse(JSON.stringify(definition.properties), (key, value) => key === 'writeOnly' && value === true ? undefined : withoutNull(value))
   }
   return { schema: JSON.parse(JSON.stringify(schema), (key, value) => key === 'examples' ? undefined : value), url }
+}
+
+/** Swagger 2.0 has no `anyOf`, and null is a keyword of other programs. */
+function withoutNull (schema: unknown) {
+  const [first, other, ...more] = Object(schema).anyOf ?? []
+  return other?.type === 'null' && more.length === 0 ? { ...first, 'x-nullable': true } : schema
 }
 
 /** Header names are in lower case in a request. The description of a header says what it must be. */
