@@ -5,7 +5,7 @@ import { withFields, withoutFields } from '../schema/access.js'
 import { checkerOf } from '../schema/validation.js'
 import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
-import type { HasId, MaybePromise, Store } from '../stores/store.js'
+import type { HasId, MaybePromise, Store, Upgrade } from '../stores/store.js'
 
 /** What clients can do with a collection. */
 export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
@@ -33,8 +33,10 @@ export interface Definition<S extends object = TObject> {
   routes?: { [O in Operation]?: (RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }) | undefined } | undefined
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
   errorHandler?: boolean | undefined
-  /** SQL for changes of the schema that are not made automatically: the first statement from version 1 to 2, and so on. */
-  upgrades?: readonly string[] | undefined
+  /** The new names of fields, by their previous names. Their columns are renamed once. */
+  renames?: Readonly<Record<string, string>> | undefined
+  /** SQL for changes of the schema that are not made automatically: the first entry from version 1 to 2, and so on. */
+  upgrades?: readonly Upgrade[] | undefined
 }
 
 /** Returns a definition, whose seed and store have the type of its schema. */
@@ -49,7 +51,7 @@ export type CheckedDefinition = ReturnType<typeof checkDefinition>
 
 /** Checks a definition, and adds what derives from it. Throws one error that lists all problems. */
 export function checkDefinition (definition: Definition) {
-  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], upgrades } = definition
+  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], renames, upgrades } = definition
   const problems = problemsOfDefinition(definition).map(({ path, message }) => `${path.slice(1)} ${message}`.trim())
   if (problems.length > 0) throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
   const schema = completeSchema(definition)
@@ -59,7 +61,7 @@ export function checkDefinition (definition: Definition) {
   // What a request can contain, and what a response contains.
   const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
   const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
-  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, words, ...upgrades && { upgrades } }
+  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, words, ...renames && { renames }, ...upgrades && { upgrades } }
 }
 
 /** The problems of a definition, each with a JSON Pointer. */
@@ -67,7 +69,7 @@ export function problemsOfDefinition (definition: Definition) {
   const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
   if (definition.idSource === 'client' && definition.schema.properties?.id?.readOnly) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
   if (problems.length === 0 && definition.idSource !== 'client' && !definition.store) problems.push(...problemsOfGeneratedIds(definition.schema))
-  return problems.length > 0 ? problems : problemsOfFields(completeSchema(definition))
+  return problems.length > 0 ? problems : [...problemsOfFields(completeSchema(definition)), ...problemsOfRenames(definition)]
 }
 
 export function problemsOfName (name: unknown) {
@@ -94,7 +96,7 @@ function problemsOfGeneratedIds ({ properties: { id } }: TObject) {
 }
 
 /** Names of columns that PostgreSQL or our statements use, and names that @fastify/swagger takes for keywords. */
-const reservedFields = ['$id', '$ref', 'position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id', '_position', '_version', '_isremoved']
+const reservedFields = ['$id', '$ref', 'position', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid', '_key', '_digest', '_place', '_no_id']
 
 /** Problems of field names, and of keywords and types that Ajv does not know. */
 function problemsOfFields (schema: TObject) {
@@ -111,6 +113,17 @@ function problemsOfFields (schema: TObject) {
     problems.push({ path: '/schema', message: `is not valid: ${(error as Error).message}` })
   }
   return problems
+}
+
+/** A field can have one previous name, which no field has now. */
+function problemsOfRenames ({ schema: { properties }, renames = {} }: Definition) {
+  return Object.entries(renames).flatMap(([from, to], n) => {
+    const isRenamed = Object.values(renames).indexOf(to) < n
+    const message = Object.hasOwn(properties, from)
+      ? 'is still a field of the schema'
+      : !Object.hasOwn(properties, to) ? 'must be the name of a field of the schema' : isRenamed ? 'is the new name of several fields' : undefined
+    return message ? [{ path: `/renames${pointer(from)}`, message }] : []
+  })
 }
 
 /** The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot store. */

@@ -24,7 +24,8 @@ export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]
   store: Type.Optional(custom(`a store with the methods ${requiredMethods.join(', ')}, or a function`, value => typeof value === 'function' || isStore(value))),
   routes: Type.Optional(Type.Partial(Type.Object(Object.fromEntries(operations.map(name => [name, Type.Object({})])), { additionalProperties: false }))),
   errorHandler: Type.Optional(Type.Boolean()),
-  upgrades: Type.Optional(Type.Array(Type.String()))
+  renames: Type.Optional(Type.Record(Type.String(), Type.String())),
+  upgrades: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Object({ sqlite: Type.String(), postgres: Type.String() }, { additionalProperties: false })])))
 })
 
 /**

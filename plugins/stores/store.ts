@@ -64,9 +64,14 @@ export interface StoreDefinition<T extends HasId> {
   schema: TObject
   /** The records of a new collection. */
   seed: readonly T[]
-  /** SQL statements that upgrade its table: the first one from version 1 to 2, and so on. */
-  upgrades?: readonly string[]
+  /** The new names of fields, by their previous names. */
+  renames?: Readonly<Record<string, string>>
+  /** SQL that upgrades its table: the first entry from version 1 to 2, and so on. */
+  upgrades?: readonly Upgrade[]
 }
+
+/** One or several SQL statements, for both databases or for each of them. */
+export type Upgrade = string | { sqlite: string, postgres: string }
 
 /** A place where collections are stored. */
 export interface Engine {

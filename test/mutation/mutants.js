@@ -116,7 +116,9 @@ export const mutants = [
   ...inFile('plugins/stores/sql/migrations.ts', databases, [
     ['if (version > newest) {', 'if (version > newest + 1) {'],
     ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
-    ['if (differences.length > 0) {', 'if (false) {']
+    ['if (problems.length > 0) throw', 'if (false) throw'],
+    ["value !== null || from === 'json'", 'true'],
+    ['if (isChanged) await run(`update collection_changes', 'if (false) await run(`update collection_changes']
   ]),
 
   // Stores

@@ -209,8 +209,9 @@ function cancel (client: BackendClient) {
 
 /** Turns errors that a restart would not solve into a message for the operator. */
 function startupError (error: unknown) {
-  const { message } = error as Error
-  switch (codeOf(error)) {
+  const { message, cause } = error as Error
+  if (error instanceof StartupError && codeOf(cause) !== '42501') return error
+  switch (codeOf(error) || codeOf(cause)) {
     case '42P07': return new StartupError(`Cannot create the tables in the option store: ${message}, and this service has not created it. ` +
       'Use another database or a separate schema (docs/persistence.md#schemas).')
     case '42501': return new StartupError(`The role in the option store lacks a privilege: ${message}. See docs/persistence.md#privileges.`)
@@ -219,7 +220,8 @@ function startupError (error: unknown) {
 }
 
 /** Returns whether a server cannot be used at the moment: it is not reachable, busy, or a table is locked. */
-function isUnreachable (error: unknown) {
+function isUnreachable (error: unknown): boolean {
+  if (error instanceof StartupError) return error.cause !== undefined && isUnreachable(error.cause)
   if (codeOf(error)) return /^(08|53|57|55P03)/.test(codeOf(error))
   // A host name with several addresses fails with one error for each address.
   const { errors: [first] = [error] } = error as Partial<AggregateError>

@@ -10,7 +10,8 @@ import { migrate, type Table } from '../sql/migrations.js'
 import type { Row } from '../sql/table.js'
 import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { codeOf, connectPostgres } from './connections.js'
-import { changeCounters, postgresTable, postgresTables, probe, statement } from './statements.js'
+import { postgresTable, probe, statement } from './statements.js'
+import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
 
 /** A call of `append`. A record with a key has a digest. */
 type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
@@ -212,7 +213,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     if (commit === 'off') onWarning?.('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
     if (commit === 'local' && standbys) onWarning?.('synchronous_commit is local: a failover can lose acknowledged writes, because they do not wait for the standby')
     if (hasOneCounter) for (const sql of changeCounters) await query(sql) // of an older release
-    await migrate(query, collections === null, postgresTables, opened)
+    await migrate(postgresDatabase(query, sql => client.query(sql)), collections === null, postgresTables, opened, onWarning)
     await query('explain delete from idempotency_keys')
     for (const { text, values } of opened.flatMap(({ statements }) => statements)) await query(`explain ${text}`, values)
   }

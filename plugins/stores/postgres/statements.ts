@@ -1,40 +1,8 @@
 import { digestOf } from '../idempotency.js'
-import { changesStart, sharedTables, type Table } from '../sql/migrations.js'
-import { quoted, tableOf, type Conditions, type Row } from '../sql/table.js'
+import { changesStart, type Table } from '../sql/migrations.js'
+import { tableOf, type Row } from '../sql/table.js'
 import { generatedIds, maxCountedId, type HasId, type StoreDefinition } from '../store.js'
-
-/** The values that a column can have beyond its type. */
-const conditions: Conditions = {
-  integer: column => `${column} between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
-  number: column => `abs(${column}) < 'Infinity'` // NaN is larger
-}
-
-/**
- * The trigger function that counts changes. A collection has several counters, because a transaction holds its counter until
- * it ends: it uses one that no other transaction holds, or a new one.
- */
-export const changeCounters = [
-  'alter table collection_changes drop constraint collection_changes_pkey, add column counter bigint generated always as identity primary key',
-  `create or replace function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
-    declare
-      counted integer;
-    begin
-      execute format('update %1$I.collection_changes set changes = changes + 1 where counter = (
-        select counter from %1$I.collection_changes where collection = %2$L limit 1 for update skip locked)', tg_table_schema, tg_table_name);
-      get diagnostics counted = row_count;
-      if counted = 0 then
-        execute format('insert into %I.collection_changes values (%L, 1)', tg_table_schema, tg_table_name);
-      end if;
-      return null;
-    end $$`
-]
-
-/** The tables that all collections share, and an index for expired keys. */
-export const postgresTables = [
-  ...sharedTables,
-  'create index idempotency_keys_by_age on idempotency_keys (at)',
-  ...changeCounters
-]
+import { conditions, triggerOf } from './tables.js'
 
 /** The table of a collection, with its types and statements. */
 export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, timeout: number) {
@@ -52,12 +20,12 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
   return {
     ...sqlTable,
 
-    // No collection has a name with a dot, so these names are free.
-    created: sqlTable.tableWith(`bigint generated always as identity (sequence name "${name}.position") constraint "${name}.key" primary key`,
-      `create index "${name}.id" on ${table} (id, position)`,
+    // No collection has a name with a colon, so these names are free.
+    created: sqlTable.tableWith(`bigint generated always as identity (sequence name "${name}:position") constraint "${name}:key" primary key`,
+      'id, position',
       `insert into last_ids values ('${name}', ${ids.lastUsed})`,
       `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
-      `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
+      triggerOf(table)
     ),
 
     insertion,
@@ -81,13 +49,13 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
     change: statement(`
       with _limit as materialized (select set_config('lock_timeout', greatest(${timeLeft}, 1)::text, true)),
       _given as materialized (
-        select given.* from _limit, unnest(${arrays([...types, 'bigint', 'text', 'boolean'])}) as given (${columns}, _position, _version, _isRemoved)
+        select given.* from _limit, unnest(${arrays([...types, 'bigint', 'text', 'boolean'])}) as given (${fields.map((_, n) => `_${n}`).join(', ')}, _position, _version, _isRemoved)
         where clock_timestamp() < now() + ${timeLeft} * interval '1 millisecond'
       ),
-      _kept as materialized (${unchanged} and not _isRemoved for no key update of t skip locked),
-      _gone as materialized (${unchanged} and _isRemoved for update of t skip locked),
+      _kept as materialized (${unchanged} and not _given._isRemoved for no key update of t skip locked),
+      _gone as materialized (${unchanged} and _given._isRemoved for update of t skip locked),
       _replaced as (
-        update ${table} as t set ${fields.map(({ column }) => `${column} = _kept.${column}`).join(', ')}
+        update ${table} as t set ${fields.map(({ column }, n) => `${column} = _kept._${n}`).join(', ')}
         from _kept where t.position = _kept._position returning t.position
       ),
       _removed as (delete from ${table} as t using _gone where t.position = _gone._position returning t.position),
@@ -158,7 +126,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
  * its columns is missing. It returns the tables for which the role lacks a privilege.
  */
 export function probe (tables: Table[], timeout: number) {
-  const names = ['idempotency_keys', ...tables.map(({ name }) => quoted(name))]
+  const names = ['idempotency_keys', ...tables.map(({ table }) => table)]
   const privileges = ['select', 'insert', 'update'].map(privilege => `has_any_column_privilege(name, '${privilege}')`)
   // A write that waits for a standby holds the lock, so that at most one probe does. The series exceeds work_mem, so it is written to the disk.
   return `
@@ -167,7 +135,7 @@ export function probe (tables: Table[], timeout: number) {
     select count(*) from generate_series(1, 10000);
     select changes from collection_changes limit 0;
     lock table ${names} in row exclusive mode;
-    ${tables.map(({ name, columns }) => `select ${Object.keys(columns).map(quoted)} from ${quoted(name)} limit 0;`).join('')}
+    ${tables.map(({ table, columns }) => `select ${columns.map(({ column }) => column)} from ${table} limit 0;`).join('')}
     select name from unnest(array[${names.map(name => `'${name}'`)}]) as name where not (${privileges.join(' and ')} and has_table_privilege(name, 'delete'))`
 }
 

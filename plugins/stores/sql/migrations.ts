@@ -1,19 +1,77 @@
 import { StartupError } from '../../startup.js'
-import type { MaybePromise } from '../store.js'
-import { literal, quoted, type Row } from './table.js'
+import type { Field, FieldType } from '../fields.js'
+import type { MaybePromise, StoreDefinition } from '../store.js'
+import { literal, quoted, sqlValue, toColumn, type Row } from './table.js'
 
-/** The table of a collection, and the SQL that creates its newest version. */
-export interface Table {
-  name: string
+/** A column that a table needs for a field. */
+export interface Column extends Omit<Field, 'path'> {
+  /** Its name in SQL. */
+  column: string
+  columnType: string
+  check?: string
+  /** Its type, presence and check in SQL. */
+  definition: string
+  /** Its default value in SQL. */
+  default?: string
+}
+
+/** The table of a collection as its schema needs it. */
+export interface Table extends Required<Pick<StoreDefinition<never>, 'name' | 'upgrades' | 'renames'>> {
+  /** Its name in SQL. */
+  table: string
+  /** The definition of the column for the position. */
+  position: string
+  columns: Column[]
+  /** The columns of its indexes, by name. */
+  indexes: Record<string, string>
+  /** The SQL that creates it. */
   creation: string[]
-  upgrades: readonly string[]
-  /** The definitions of its columns by name. */
-  columns: Record<string, string>
   /** Inserts the first records. */
   fill? (query: Query): MaybePromise<unknown>
 }
 
+/** A column as the database has it. */
+export interface ActualColumn {
+  type: string
+  isRequired: boolean
+  default?: string
+  /** Whether it has the type and the check of the needed column. */
+  fits: boolean
+  /** Its checks, the oldest one first, if they can be changed one by one. */
+  checks: { name: string, sql: string }[]
+}
+
+/** A column to add or to change. */
+export interface Change {
+  column: Column
+  /** What the table has, and the type of the values in it. */
+  has?: ActualColumn
+  from?: FieldType
+  /** Whether a previous release has listed the values of the field in its check. */
+  hasValueList?: boolean
+}
+
 type Query = (sql: string, values?: unknown[]) => MaybePromise<Row[]>
+
+/** A database in a transaction. */
+export interface Database {
+  kind: 'sqlite' | 'postgres'
+  query: Query
+  /** Executes one or several statements. */
+  run (sql: string): MaybePromise<unknown>
+  /** Reads the columns of a table. */
+  read (table: Table): MaybePromise<Actual>
+  alter (table: Table, changes: Change[], actual: Actual): MaybePromise<unknown>
+  /** Creates missing indexes and triggers of a table, and drops those that are not needed any more. */
+  complete (table: Table): MaybePromise<unknown>
+  /** Whether the role may change the table `collections`. */
+  mayRecord (): MaybePromise<boolean>
+}
+
+/** What is recorded about a field. Previous releases have recorded the definition of its column. */
+type Records = Record<string, Pick<Field, 'type' | 'types' | 'values'> | string>
+
+type Actual = Map<string, ActualColumn>
 
 /** The tables that all collections share: versions of tables, idempotency keys, last generated ids, and numbers of changes. */
 export const sharedTables = [
@@ -28,51 +86,170 @@ export const sharedTables = [
 /** The number of changes starts at a random number below this one, so that a new database has other ETags than the previous one. */
 export const changesStart = 1_000_000_000
 
+/** The names of our indexes and triggers contain a character that the name of a collection cannot have. */
+export const ownName = /^[a-z][a-z\d_]*:/
+
+/** Values are counted up to this number. */
+const maxCounted = 10_000
+
+/** Statements that would commit a part of the changes. */
+const transactionControl = /(^|;)\s*(begin|start|commit|rollback)(\s+(transaction|work|deferred|immediate|exclusive))*\s*(;|$)/i
+
+/** What makes a field that is required and missing in some records possible. */
+const howToGive = 'Add a default to the schema of the field, or make the field optional.'
+
 /**
- * Creates missing tables, adds the columns of new optional fields, and runs upgrades. It needs a transaction that excludes others. If
- * all is up to date, it changes nothing, so that a role without DDL privileges can start.
+ * Creates missing tables and changes existing ones, as their schemas need it. It needs a transaction that excludes others, which is
+ * rolled back if it throws. If all is up to date, it changes nothing, so that a role without DDL privileges can start.
  */
-export async function migrate (query: Query, isNew: boolean, shared: string[], tables: Table[]) {
-  if (isNew) for (const sql of shared) await query(sql)
+export async function migrate (database: Database, isNew: boolean, shared: string[], tables: Table[], onWarning?: (message: string) => void) {
+  const { kind, query, run } = database
+  if (isNew) for (const sql of shared) await run(sql)
   const rows = await query('select name, version, columns from collections')
+  const problems: string[] = []
   for (const table of tables) {
     const [, version, columns] = rows.find(([name]) => name === table.name) ?? []
-    if (version !== undefined) await upgrade(query, table, Number(version), JSON.parse(String(columns)))
-    else {
-      for (const sql of table.creation) await query(sql)
-      await query(`insert into collections (name, version, columns)
-        values ('${table.name}', ${table.upgrades.length + 1}, ${literal(JSON.stringify(table.columns))})`)
-      await table.fill?.(query)
+    if (version === undefined) await create(table)
+    else await update(table, Number(version), JSON.parse(String(columns)))
+  }
+  if (problems.length > 0) throw new StartupError(['The schema does not fit the records in the option store. Nothing was changed.', ...problems].join('\n  '))
+
+  async function create (table: Table) {
+    for (const sql of table.creation) await run(sql)
+    await run(`insert into collections (name, version, columns) values ('${table.name}', ${table.upgrades.length + 1}, ${recordOf(table)})`)
+    await table.fill?.(query)
+  }
+
+  async function update (table: Table, version: number, recorded: Records) {
+    const { name, upgrades } = table
+    const newest = upgrades.length + 1
+    if (version > newest) {
+      throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
+    }
+    const executed = await upgrade(table, version)
+    const record = { ...recorded }
+    const isRenamed = await rename(table, record)
+    const actual = await database.read(table)
+    for (const column of Object.keys(record)) if (!actual.has(column)) delete record[column]
+    const changes = [...await differences(table, actual, record, executed), ...await removals(table, actual, record)]
+    if (problems.length > 0) return
+    await named(`Cannot change the table ${name}`, async () => {
+      if (changes.length > 0) await database.alter(table, changes, actual)
+      await database.complete(table)
+    })
+    const isChanged = executed.length > 0 || isRenamed || changes.length > 0
+    // The records in lists may have changed, so the ETags of lists change.
+    if (isChanged) await run(`update collection_changes set changes = changes + 1 where collection = '${name}'`)
+    const columns = recordOf(table, record)
+    if (isChanged || (columns !== literal(JSON.stringify(recorded)) && await database.mayRecord())) {
+      await run(`update collections set version = ${newest}, columns = ${columns} where name = '${name}'`)
     }
   }
+
+  /** Executes the entries of `upgrades` that are new, and returns them. */
+  async function upgrade ({ name, upgrades }: Table, version: number) {
+    const entries = upgrades.slice(version - 1).map(entry => typeof entry === 'string' ? entry : entry[kind])
+    for (const [n, sql] of entries.entries()) {
+      await named(`Entry ${version + n} in upgrades of the collection ${name} failed, and nothing was changed`, () => {
+        if (transactionControl.test(sql)) throw new Error('It must not begin or end a transaction')
+        return run(sql)
+      })
+    }
+    return entries
+  }
+
+  /** Renames columns. If the new one exists already, it gets the values that only the previous one has. Returns whether anything has changed. */
+  async function rename (table: Table, record: Records) {
+    const renames = Object.entries(table.renames)
+    const actual = renames.length > 0 ? await database.read(table) : new Map()
+    let isChanged = false
+    for (const [from, to] of renames.filter(([from]) => actual.has(from))) {
+      const [previous, next] = [quoted(from), quoted(to)]
+      const isLeft = `${next} is null and ${previous} is not null`
+      if (!actual.has(to)) {
+        await run(`alter table ${table.table} rename column ${previous} to ${next}`)
+        Object.assign(record, { [to]: record[from] })
+      } else if (JSON.stringify(record[to]) === JSON.stringify(record[from]) && await count(table, isLeft)) {
+        await run(`update ${table.table} set ${next} = ${previous}, ${previous} = null where ${isLeft}`)
+      } else continue
+      isChanged = true
+    }
+    return isChanged
+  }
+
+  /** The columns to add or to change. Adds the problems that need a decision to the others. */
+  async function differences (table: Table, actual: Actual, recorded: Records, executed: string[]) {
+    const changes: Change[] = []
+    for (const column of table.columns) {
+      const { name, type, isOptional, values } = column
+      const field = `${table.name}.${name}`
+      const isGiven = isOptional || column.default !== undefined
+      const has = actual.get(name)
+      // An upgrade that mentions a column may have changed its values.
+      const record = executed.some(sql => sql.includes(name)) ? undefined : recorded[name]
+      const known = typeof record === 'string' ? undefined : record
+      const from = has && typeIn(has.type, known ?? column)
+      const types = from === undefined ? [has?.type] : [known, column].find(field => field?.type === from)?.types ?? [from]
+      const hasValueList = typeof record === 'string' && record.includes(' in (')
+      if (!has) {
+        if (!isGiven && await count(table, 'true')) problems.push(`${field} is required, but existing records do not have it. ${howToGive}`)
+      } else if (from === undefined || !types.every(type => column.types.some(needed => needed === type || (needed === 'number' && type === 'integer')))) {
+        problems.push(`${field} has values of the type ${types.join(' or ')}, but the schema needs ${column.types.join(' or ')}. Allow these types too, or add SQL to upgrades that converts the values.`)
+      } else {
+        const missing = isGiven || has.isRequired ? 0 : await count(table, `${column.column} is null`)
+        if (missing) problems.push(`${field} is required, but is missing in ${records(missing)}. ${howToGive}`)
+        const listed = values?.filter(value => value !== null || from === 'json').map(value => sqlValue(toColumn(value, from)))
+        const removed = listed && !known?.values?.every(value => values?.includes(value)) ? await count(table, `${column.column} not in (${listed.join(', ')})`) : 0
+        if (removed) problems.push(`${field} has values in ${records(removed)} that the schema does not list. Add these values to the schema, or add SQL to upgrades that changes them.`)
+      }
+      if (!has?.fits || from !== type || has.isRequired === isOptional || hasValueList) changes.push({ column, has, from, hasValueList })
+    }
+    return changes
+  }
+
+  /** The columns of fields that the schema does not have any more, and that must become optional. Warns if records have values of such fields. */
+  async function removals (table: Table, actual: Actual, recorded: Records) {
+    const removed = Object.keys(recorded).filter(name => table.columns.every(column => column.name !== name))
+    for (const name of removed) {
+      const values = await count(table, `${quoted(name)} is not null`)
+      if (values) onWarning?.(`The schema of the collection ${table.name} does not have the field ${name}, which has values in ${records(values)}. To keep them in another field, add "renames": {"${name}": "NEW_NAME"}. To remove them, add to upgrades: alter table ${table.table} drop column ${quoted(name)}`)
+    }
+    return removed.flatMap((name): Change[] => {
+      const has = actual.get(name)
+      const column: Column = { name, type: 'json', types: [], isOptional: true, column: quoted(name), columnType: String(has?.type), definition: '' }
+      return has?.isRequired && has.default === undefined ? [{ column, has, from: 'json' }] : []
+    })
+  }
+
+  /** The number of records for which a condition is true. */
+  async function count ({ table }: Table, condition: string) {
+    const [[counted] = []] = await query(`select count(*) from (select 1 from ${table} where ${condition} limit ${maxCounted + 1}) as counted`)
+    return Number(counted)
+  }
 }
 
-async function upgrade (query: Query, table: Table, version: number, columns: Table['columns']) {
-  const { name, upgrades } = table
-  const newest = upgrades.length + 1
-  if (version > newest) {
-    throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
-  }
-  if (version < newest) {
-    for (const sql of upgrades.slice(version - 1)) await query(sql)
-    await query(`update collections set version = ${newest}, columns = ${literal(JSON.stringify(table.columns))} where name = '${name}'`)
-    return
-  }
-  const differences = differencesOf(table, columns)
-  if (differences.length > 0) {
-    throw new StartupError(['The schema does not fit a table in the option store. Change the schema, or add SQL to upgrades:', ...differences].join('\n'))
-  }
-  const missing = Object.entries(table.columns).filter(([column]) => !Object.hasOwn(columns, column))
-  for (const [column, definition] of missing) await query(`alter table "${name}" add column ${quoted(column)} ${definition}`)
-  const all = literal(JSON.stringify({ ...columns, ...table.columns }))
-  if (missing.length > 0) await query(`update collections set columns = ${all} where name = '${name}'`)
+/** What is recorded about the fields of a table and about those that its schema does not have any more. */
+function recordOf ({ columns }: Table, others: Records = {}) {
+  return literal(JSON.stringify({ ...others, ...Object.fromEntries(columns.map(({ name, type, types, values }) => [name, { type, types, values }])) }))
 }
 
-/** What cannot be changed automatically. A column that the schema does not have may be that of a newer release, if it is optional. */
-function differencesOf ({ name, columns: needed }: Table, actual: Table['columns']) {
-  const isRequired = (definition: string) => /^[a-z ]+ not null/.test(definition)
-  return [...new Set([...Object.keys(needed), ...Object.keys(actual)])].filter(column => {
-    const [need, has] = [needed[column], actual[column]]
-    return need !== has && (need === undefined ? isRequired(String(has)) : has !== undefined || isRequired(need))
-  }).map(column => `  ${name}.${column}: the table has ${actual[column] ?? 'no such column'}, the schema needs ${needed[column] ?? 'no such column'}`)
+/** The type of the values in a column. A text is JSON if the field was or is stored as JSON. */
+function typeIn (columnType: string, { type }: Pick<Field, 'type'>): FieldType | undefined {
+  if (/^(text|(var)?char)[^[]*$/i.test(columnType)) return type === 'json' ? 'json' : 'string'
+  if (/^(big|small)?int(eger)?$/i.test(columnType)) return 'integer'
+  if (/^(real|double precision|numeric)$/i.test(columnType)) return 'number'
+  if (/^bool(ean)?$/i.test(columnType)) return 'boolean'
+}
+
+function records (count: number) {
+  return count > maxCounted ? `more than ${maxCounted} records` : count === 1 ? '1 record' : `${count} records`
+}
+
+/** Adds what was done to the message of an error. */
+async function named (what: string, execute: () => MaybePromise<unknown>) {
+  try {
+    await execute()
+  } catch (error) {
+    throw new StartupError(`${what}: ${(error as Error).message}`, { cause: error })
+  }
 }

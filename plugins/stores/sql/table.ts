@@ -1,6 +1,7 @@
 import { NotStorableError } from '../errors.js'
 import { encoderOf, fieldsOf, type FieldType } from '../fields.js'
 import type { HasId, StoreDefinition } from '../store.js'
+import type { Column } from './migrations.js'
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
 const columnTypes: Record<FieldType, string> = {
@@ -20,7 +21,7 @@ const pieceBytes = 1024 * 1024
 const maxCounted = 10_001
 
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
-export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
+export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {} }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
   const encode = encoderOf(schema)
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const columns = fields.map(({ column }) => column).join(', ')
@@ -34,17 +35,23 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [] }: Omit<
     encode,
     valuesOf,
 
-    /** The table for `migrate`: the definition of its positions, and what is executed after its creation. */
-    tableWith (position: string, ...statements: string[]) {
-      const definitions = fields.map(({ name, type, isOptional, values, column, columnType }) => {
-        const list = values && `${column} in (${values.map(value => typeof value === 'string' ? literal(value) : value).join(', ')})`
-        const check = [conditions[type]?.(column), list].filter(Boolean).join(' and ')
-        const constraint = check && ` check (${isOptional ? `${column} is null or ` : ''}${check})`
-        return [name, `${columnType}${isOptional ? '' : ' not null'}${constraint}`] as const
+    /** The table for `migrate`: the definition of its positions, the columns of its index, and what is executed after its creation. */
+    tableWith (position: string, index: string, ...statements: string[]) {
+      const needed = fields.map(({ default: value, ...field }): Column => {
+        const { type, isOptional, column, columnType } = field
+        const condition = conditions[type]?.(column)
+        const check = condition && (isOptional ? `${column} is null or ${condition}` : condition)
+        const given = isOptional || value === undefined ? undefined : sqlValue(toColumn(value, type))
+        const definition = columnType + (isOptional ? '' : ' not null') + (check ? ` check (${check})` : '')
+        return { ...field, check, definition, default: given }
       })
-      const list = definitions.map(([name, definition]) => `, ${quoted(name)} ${definition}`).join('')
-      const creation = [`create table ${table} (position ${position}${list})`, ...statements]
-      return { name, upgrades, creation, columns: Object.fromEntries(definitions) }
+      const indexes = { [`${name}:id`]: index }
+      const creation = [
+        `create table ${table} (${[`position ${position}`, ...needed.map(columnSql)].join(', ')})`,
+        ...Object.entries(indexes).map(([index, columns]) => `create index ${quoted(index)} on ${table} (${columns})`),
+        ...statements
+      ]
+      return { name, table, upgrades, renames, position, creation, columns: needed, indexes }
     },
 
     encodeRow (values: Row) {
@@ -102,6 +109,11 @@ function sum (terms: string[]): string {
   return half === 0 ? terms[0] ?? '0' : `(${sum(terms.slice(0, half))} + ${sum(terms.slice(half))})`
 }
 
+/** The SQL of a column in a new table. */
+export function columnSql ({ column, definition, default: value }: Column) {
+  return `${column} ${definition}${value === undefined ? '' : ` default ${value}`}`
+}
+
 /** An identifier in SQL. */
 export function quoted (name: string) {
   return `"${name.replaceAll('"', '""')}"`
@@ -112,8 +124,13 @@ export function literal (text: string) {
   return `'${text.replaceAll("'", "''")}'`
 }
 
+/** The value of a column in SQL. Both databases convert the text to the type of the column. */
+export function sqlValue (value: unknown) {
+  return value === null ? 'null' : literal(String(value))
+}
+
 /** Converts the value of a field for its column. A boolean becomes a number, because libsql aborts the process on a boolean. */
-function toColumn (value: unknown, type: FieldType) {
+export function toColumn (value: unknown, type: FieldType) {
   if (value === undefined) return null
   if (type === 'json') return JSON.stringify(value)
   return type === 'boolean' ? Number(value) : value

@@ -1,22 +1,14 @@
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from '../idempotency.js'
 import { pageReader } from '../sql/lists.js'
 import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
-import { quoted, tableOf, type Conditions, type Row } from '../sql/table.js'
+import { tableOf, type Row } from '../sql/table.js'
 import { generatedIds, hasId, maxCountedId, nextId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { connectSqlite } from './connections.js'
-
-/** SQLite stores values of any type in a column, unless a condition prevents it. */
-const conditions: Conditions = {
-  integer: column => `typeof(${column}) = 'integer' and ${column} between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
-  number: column => `typeof(${column}) = 'real' and abs(${column}) <= ${Number.MAX_VALUE}`,
-  string: column => `typeof(${column}) = 'text'`,
-  boolean: column => `${column} in (0, 1)`,
-  json: column => `typeof(${column}) = 'text'`
-}
+import { conditions, sqliteDatabase, triggersOf } from './tables.js'
 
 /** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
 export async function sqlite (name: string, options: EngineOptions): Promise<Engine> {
-  const { timeout } = options
+  const { timeout, onWarning } = options
   /** What each collection needs when the engine starts. Statements can be prepared only when the tables exist. */
   const opened: (Table & { prepare (): void })[] = []
   const { connection, inTransaction, write, reading, openSnapshot, usage, close } = await connectSqlite(name, options)
@@ -42,13 +34,10 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     let statements: ReturnType<typeof prepared>
 
     opened.push({
-      ...tableWith('integer primary key autoincrement',
-        `create index "${name}.id" on ${table} (id)`, // no collection has this name
+      ...tableWith('integer primary key autoincrement', 'id',
         `insert into last_ids values ('${name}', ${ids.lastUsed})`,
         `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
-        ...['update', 'delete'].map(change => `
-          create trigger "${name}.${change}" after ${change} on ${table}
-          begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`)
+        ...triggersOf(name).map(([, sql]) => sql)
       ),
       fill () {
         const insert = connection.prepare(insertion)
@@ -130,21 +119,26 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     }
   }
 
-  /** Creates or upgrades all tables in one transaction. */
+  /**
+   * Creates or changes all tables in one transaction, which is committed only if all statements can be prepared. Foreign keys that
+   * refer to a table must not prevent that it is rebuilt.
+   */
   async function start () {
-    await inTransaction(async function createOrUpgrade () {
-      const query = (sql: string) => connection.prepare(sql).all() as Row[]
-      const isNew = query("select name from sqlite_master where name = 'collections'").length === 0
-      await migrate(query, isNew, sharedTables, opened)
+    connection.exec('pragma foreign_keys = off')
+    await inTransaction(async function createOrChange () {
+      const database = sqliteDatabase(connection)
+      const isNew = (await database.query("select name from sqlite_schema where name = 'collections'")).length === 0
+      await migrate(database, isNew, sharedTables, opened, onWarning)
+      for (const { prepare } of opened) prepare()
     })
-    for (const { prepare } of opened) prepare()
+    connection.exec('pragma foreign_keys = on')
   }
 
   /** Finds all tables, and writes as many pages as a record of average size. SQLite does not write what has not changed, so it is random. */
   function check () {
     return write(() => connection.exec(`
       select 1 from last_ids, collection_changes limit 0;
-      ${opened.map(({ name, columns }) => `select ${Object.keys(columns).map(quoted)} from ${quoted(name)} limit 0;`).join(' ')}
+      ${opened.map(({ table, columns }) => `select ${columns.map(({ column }) => column)} from ${table} limit 0;`).join(' ')}
       insert into idempotency_keys values ('', '', hex(randomblob(32768)), 0, ${Number.MAX_SAFE_INTEGER})
       on conflict do update set digest = excluded.digest`))
   }

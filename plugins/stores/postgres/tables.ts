@@ -1,0 +1,133 @@
+import { StartupError } from '../../startup.js'
+import type { FieldType } from '../fields.js'
+import { ownName, sharedTables, type ActualColumn, type Change, type Database, type Table } from '../sql/migrations.js'
+import { literal, quoted, type Conditions } from '../sql/table.js'
+
+/** The values that a column can have beyond its type. */
+export const conditions: Conditions = {
+  integer: column => `${column} >= ${Number.MIN_SAFE_INTEGER} and ${column} <= ${Number.MAX_SAFE_INTEGER}`,
+  number: column => `abs(${column}) < 'Infinity'` // NaN is larger
+}
+
+/**
+ * The trigger function that counts changes. A collection has several counters, because a transaction holds its counter until
+ * it ends: it uses one that no other transaction holds, or a new one.
+ */
+const countFunction = `create or replace function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
+    declare
+      counted integer;
+    begin
+      execute format('update %1$I.collection_changes set changes = changes + 1 where counter = (
+        select counter from %1$I.collection_changes where collection = %2$L limit 1 for update skip locked)', tg_table_schema, tg_table_name);
+      get diagnostics counted = row_count;
+      if counted = 0 then
+        execute format('insert into %I.collection_changes values (%L, 1)', tg_table_schema, tg_table_name);
+      end if;
+      return null;
+    end $$`
+
+/** Turns the one counter of each collection into several. */
+export const changeCounters = [
+  'alter table collection_changes drop constraint collection_changes_pkey, add column counter bigint generated always as identity primary key',
+  countFunction
+]
+
+/** The tables that all collections share, and an index for expired keys. */
+export const postgresTables = [...sharedTables, 'create index idempotency_keys_by_age on idempotency_keys (at)', ...changeCounters]
+
+/** Creates the trigger that counts the changes of a table. */
+export function triggerOf (table: string) {
+  return `create trigger count_changes after update or delete or truncate on ${table} for each statement execute function count_change()`
+}
+
+/** A PostgreSQL database for `migrate`. */
+export function postgresDatabase (query: Database['query'], run: Database['run']): Database {
+  return { kind: 'postgres', query, run, read, alter, complete, mayRecord }
+
+  async function read ({ name, table, columns, position }: Table) {
+    const rows = await query(`
+      select attname, format_type(atttypid, atttypmod), attnotnull, attidentity <> '', pg_get_expr(adbin, adrelid), (
+        select json_agg(json_build_object('name', conname, 'sql', pg_get_expr(conbin, conrelid)) order by pg_constraint.oid)
+        from pg_constraint where conrelid = attrelid and contype = 'c' and conkey = array[attnum])
+      from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum
+      where attrelid = to_regclass(${literal(table)}) and attnum > 0 and not attisdropped order by attnum`) as
+      [string, string, boolean, boolean, string | null, ActualColumn['checks'] | null][]
+    if (!rows.some(([column, , , isIdentity]) => column === 'position' && isIdentity)) {
+      throw new StartupError(`The table ${name} in the option store must have a column position that is ${position}.`)
+    }
+    return new Map(rows.map(([column, type, isRequired, , value, found]): [string, ActualColumn] => {
+      const needed = columns.find(({ name }) => name === column)
+      const checks = found ?? []
+      const fits = needed !== undefined && isType(type, needed.columnType) && (!needed.check || checks.some(({ sql }) => isCheck(sql, needed.column, needed.check)))
+      return [column, { type, isRequired, default: value ?? undefined, fits, checks }]
+    }))
+  }
+
+  /** Changes all columns in one statement, so that the table is rewritten at most once. A check of a new column need not be validated. */
+  async function alter ({ table }: Table, changes: Change[]) {
+    const steps: string[] = []
+    const required: string[] = []
+    for (const { column: { column, columnType, type, isOptional, check, default: value }, has, from = type, hasValueList } of changes) {
+      const isDefault = value === undefined ? '' : ` default ${value}`
+      if (!has) {
+        steps.push(`add column ${column} ${columnType}${isOptional ? '' : ' not null'}${isDefault}`, ...check ? [`add check (${check}) not valid`] : [])
+        continue
+      }
+      const isConverted = from !== type || !isType(has.type, columnType)
+      // Only the oldest check of a column is ours. It depends on the type, and in a previous release also on the values.
+      const [own] = has.checks
+      const isObsolete = own && (hasValueList || (from !== type && isCheck(own.sql, column, conditions[from]?.(column))))
+      if (isObsolete) steps.push(`drop constraint ${quoted(own.name)}`)
+      if (isConverted) steps.push(`alter column ${column} drop default, alter column ${column} type ${columnType} using ${converted(column, columnType, type, from)}`)
+      if (value !== undefined) steps.push(`alter column ${column} set${isDefault}`)
+      if (check && !has.checks.some(({ sql }) => !(isObsolete && own.sql === sql) && isCheck(sql, column, check))) steps.push(`add check (${check})`)
+      if (isOptional && has.isRequired) steps.push(`alter column ${column} drop not null`)
+      if (isOptional || has.isRequired) continue
+      if (value !== undefined) required.push(`update ${table} set ${column} = ${value} where ${column} is null`)
+      required.push(`alter table ${table} alter column ${column} set not null`)
+    }
+    await run(['set local extra_float_digits = 1', ...steps.length > 0 ? [`alter table ${table} ${steps.join(', ')}`] : [], ...required].join('; '))
+  }
+
+  async function complete ({ table, indexes }: Table) {
+    const found = await query(`
+      select relname, pg_get_indexdef(indexrelid) from pg_index join pg_class on pg_class.oid = indexrelid
+      where indrelid = to_regclass(${literal(table)}) and indisvalid and indpred is null`) as [string, string][]
+    for (const [index] of found) if (ownName.test(index) && !Object.hasOwn(indexes, index)) await run(`drop index ${quoted(index)}`)
+    for (const [index, columns] of Object.entries(indexes)) {
+      if (!found.some(([, sql]) => plain(sql).endsWith(plain(`using btree (${columns})`)))) await run(`create index ${quoted(index)} on ${table} (${columns})`)
+    }
+    const [[hasFunction, hasTrigger] = []] = await query(`
+      select to_regproc('count_change') is not null, exists (select from pg_trigger
+        where tgrelid = to_regclass(${literal(table)}) and tgfoid = to_regproc('count_change')::oid and tgtype = 56 and tgenabled in ('O', 'A'))`)
+    if (!hasFunction) await run(countFunction)
+    if (!hasTrigger) await run(`drop trigger if exists count_changes on ${table}; ${triggerOf(table)}`)
+  }
+
+  async function mayRecord () {
+    const [[isAllowed] = []] = await query("select has_table_privilege('collections', 'update')")
+    return isAllowed === true
+  }
+}
+
+/** An expression that converts the values of a column. */
+function converted (column: string, columnType: string, to: FieldType, from: FieldType) {
+  if (from !== to && to === 'json') return `to_json(${column})::text`
+  return from !== to && from === 'json' ? `(${column}::json #>> '{}')::${columnType}` : `${column}::${columnType}`
+}
+
+/** Returns whether a column has a type, or that of a text with a maximum length. */
+function isType (type: string, needed: string) {
+  return type === needed || (needed === 'text' && type.startsWith('character varying'))
+}
+
+/** Returns whether a check of a column is the needed one. It is the same for optional and required columns, because null is never rejected. */
+function isCheck (sql: string, column: string, needed = '') {
+  const [actual, expected] = [sql, needed].map(sql => plain(sql).replace(plain(`${column} is null or`), ''))
+  return actual === expected
+}
+
+/** SQL without what PostgreSQL adds to it: types, brackets, quotes and spaces. */
+function plain (sql: string) {
+  return sql.toLowerCase().replaceAll(/::[a-z ]+|[()'"\s]/g, '')
+}

@@ -1,0 +1,100 @@
+import type { FieldType } from '../fields.js'
+import { ownName, type ActualColumn, type Change, type Database, type Table } from '../sql/migrations.js'
+import { columnSql, literal, quoted, type Conditions, type Row } from '../sql/table.js'
+import type { Connection } from './file.js'
+
+/** SQLite stores values of any type in a column, unless a condition prevents it. */
+export const conditions: Conditions = {
+  integer: column => `typeof(${column}) = 'integer' and ${column} between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
+  number: column => `typeof(${column}) = 'real' and abs(${column}) <= ${Number.MAX_VALUE}`,
+  string: column => `typeof(${column}) = 'text'`,
+  boolean: column => `${column} in (0, 1)`,
+  json: column => `typeof(${column}) = 'text'`
+}
+
+/** Expressions that convert the values of a column to JSON, by type. 17 digits are enough for every number. */
+const toJson: Record<FieldType, (column: string) => string> = {
+  integer: column => `cast(${column} as text)`,
+  number: column => `printf('%!.17g', ${column})`,
+  string: column => `json_quote(${column})`,
+  boolean: column => `iif(${column}, 'true', 'false')`,
+  json: column => column
+}
+
+/** The triggers that count the changes of a table, by name. */
+export function triggersOf (name: string) {
+  return ['update', 'delete'].map(change => [`${name}:${change}`, `create trigger "${name}:${change}" after ${change} on "${name}"
+    begin update collection_changes set changes = changes + 1 where collection = '${name}'; end`] as const)
+}
+
+/** A SQLite database for `migrate`. */
+export function sqliteDatabase (connection: Connection): Database {
+  const run = (sql: string) => connection.exec(sql)
+  const query = (sql: string) => connection.prepare(sql).all() as Row[]
+  return { kind: 'sqlite', query, run, read, alter, complete, mayRecord: () => true }
+
+  /** A column fits if the SQL of the table contains its definition. */
+  function read ({ name, table, position, columns }: Table) {
+    const [[sql = ''] = []] = query(`select sql from sqlite_schema where type = 'table' and name = ${literal(name)}`) as string[][]
+    const isNumbered = sql.includes(`position ${position}`)
+    return new Map(query(`pragma table_info(${table})`).map(([, column, type, isRequired, value]): [string, ActualColumn] => {
+      const needed = columns.find(({ name }) => name === column)
+      const fits = isNumbered && sql.includes(`${needed?.column} ${needed?.definition}`)
+      return [String(column), { type: String(type), isRequired: isRequired === 1, default: value === null ? undefined : String(value), fits, checks: [] }]
+    }))
+  }
+
+  /** Adds columns, or rebuilds the table, because `alter table` cannot change a column. */
+  function alter ({ name, table, position, columns }: Table, changes: Change[], actual: Map<string, ActualColumn>) {
+    if (changes.every(({ column, has }) => !has && (column.isOptional || column.default !== undefined))) {
+      for (const { column } of changes) run(`alter table ${table} add column ${columnSql(column)}`)
+      return
+    }
+    const rebuilt = quoted(`${name}:rebuilt`)
+    const others = [...actual].filter(([name]) => name !== 'position' && columns.every(column => column.name !== name)).map(([name, { type, isRequired, default: value }]) => {
+      const given = value === undefined ? '' : `${isRequired ? ' not null' : ''} default (${value})`
+      return { column: quoted(name), value: quoted(name), sql: `${quoted(name)} ${type}${given}` }
+    })
+    const needed = columns.map(column => {
+      const change = changes.find(change => change.column === column)
+      const value = change && !change.has ? 'null' : converted(column.column, column.type, change?.from)
+      return { column: column.column, sql: columnSql(column), value: column.default === undefined ? value : `coalesce(${value}, ${column.default})` }
+    })
+    const all = [{ column: 'position', sql: `position ${position}`, value: actual.has('position') ? 'position' : 'rowid' }, ...needed, ...others]
+    const objects = objectsOf(name)
+    // The last position is kept, so that positions of deleted records are not used again. What refers to the table stays as it is.
+    run(`
+      pragma legacy_alter_table = on;
+      create table ${rebuilt} (${all.map(({ sql }) => sql).join(', ')});
+      insert into sqlite_sequence select ${literal(`${name}:rebuilt`)}, seq from sqlite_sequence where name = ${literal(name)};
+      insert into ${rebuilt} (${all.map(({ column }) => column).join(', ')}) select ${all.map(({ value }) => value).join(', ')} from ${table} order by 1;
+      drop table ${table};
+      alter table ${rebuilt} rename to ${table};
+      pragma legacy_alter_table = off;
+      ${objects.map(([, , sql]) => `${sql};`).join(' ')}`)
+  }
+
+  function complete ({ name, table, indexes }: Table) {
+    const needed = new Map([
+      ...Object.entries(indexes).map(([index, columns]) => [index, `create index ${quoted(index)} on ${table} (${columns})`] as const),
+      ...triggersOf(name)
+    ])
+    const objects = objectsOf(name)
+    const previousNames = [`${name}_by_id`, `${name}_update`, `${name}_delete`]
+    for (const [type, object, sql] of objects) {
+      if (needed.get(object)?.toLowerCase() === sql.toLowerCase()) needed.delete(object)
+      else if (ownName.test(object) || previousNames.includes(object)) run(`drop ${type} ${quoted(object)}`)
+    }
+    for (const sql of needed.values()) run(sql)
+  }
+
+  /** The type, name and SQL of the indexes and triggers of a table. */
+  function objectsOf (name: string) {
+    return query(`select type, name, sql from sqlite_schema where tbl_name = ${literal(name)} and type in ('index', 'trigger') and sql is not null`) as [string, string, string][]
+  }
+}
+
+function converted (column: string, to: FieldType, from: FieldType = to) {
+  if (from === to) return column
+  return from === 'json' ? `json_extract(${column}, '$')` : to === 'json' ? `case when ${column} is not null then ${toJson[from](column)} end` : column
+}

@@ -1,0 +1,324 @@
+import { Type } from '@sinclair/typebox'
+import { openEngine } from '../../plugins/stores.js'
+import type { HasId, Store, StoreDefinition } from '../../plugins/stores/store.js'
+import { literal } from '../../plugins/stores/sql/table.js'
+import { databaseDefaults } from '../../schemas/config.js'
+import { onDatabases } from '../support/databases.js'
+
+type Fields = Record<string, object>
+type Definition = StoreDefinition<HasId>
+
+const [string, integer, number, boolean] = [{ type: 'string' }, { type: 'integer' }, { type: 'number' }, { type: 'boolean' }]
+const [nullable, list] = [{ type: ['string', 'null'] }, { type: 'array', items: string }]
+
+/** A definition of loans. The names of required fields end with an exclamation mark. */
+function loans (fields: Fields, more: Partial<Definition> = {}): Definition {
+  const properties = Object.entries(fields).map(([name, schema]) =>
+    name.endsWith('!') ? [name.slice(0, -1), Type.Unsafe(schema)] : [name, Type.Optional(Type.Unsafe(schema))])
+  return { name: 'loans', schema: Type.Object({ id: Type.Integer(), ...Object.fromEntries(properties) }), seed: [], ...more }
+}
+
+/** Starts an engine with some definitions, uses the store of the first one, and closes the engine. Returns the warnings. */
+async function start (url: string, definitions: Definition | Definition[], use: (store: Required<Store<HasId>>) => unknown = () => {}) {
+  const warnings: string[] = []
+  const engine = await openEngine(url, { ...databaseDefaults, onWarning: message => warnings.push(message) })
+  try {
+    const [store] = [definitions].flat().map(definition => engine.open(definition))
+    await engine.start()
+    if (store) await use(store)
+  } finally {
+    await engine.close()
+  }
+  return warnings
+}
+
+/** Creates loans and returns them as they are stored. */
+async function create (url: string, definition: Definition, records: object[]) {
+  await start(url, definition, async store => {
+    for (const [n, record] of records.entries()) await store.append({ id: n + 1, ...record })
+  })
+  return read(url, definition)
+}
+
+async function read (url: string, definition: Definition): Promise<Record<string, unknown>[]> {
+  let records: Record<string, unknown>[] = []
+  await start(url, definition, async store => { records = JSON.parse(String(await store.list())) })
+  return records
+}
+
+/** What needs no SQL: the fields before and after, the records of the previous schema, and what the new schema makes of them. `isTwoWay` is false if the previous definition cannot start again. */
+const changes: [string, Fields, Fields, object[], object[]?, { isTwoWay?: boolean, added?: object }?][] = [
+  ['a new optional field', { name: string }, { name: string, note: string }, [{ name: 'x' }, {}]],
+  ['a new required field with a default', { name: string }, { name: string, 'copies!': { ...integer, default: 1 }, 'price!': { ...number, default: 2 }, 'isNew!': { ...boolean, default: true }, "it's!": { ...string, default: "it's" }, 'tags!': { ...list, default: ['a'] } },
+    [{ name: 'x' }, {}], [{ name: 'x', copies: 1, price: 2, isNew: true, "it's": "it's", tags: ['a'] }, { copies: 1, price: 2, isNew: true, "it's": "it's", tags: ['a'] }], { added: { copies: 5, price: 1.5, isNew: false, "it's": '', tags: [] } }],
+  ['more values in an enum', { 'status!': { ...string, enum: ['open', 'paid'] } }, { 'status!': { ...string, enum: ['lost', 'paid', 'open'] } }, [{ status: 'open' }]],
+  ['another order of the values in an enum', { status: { ...integer, enum: [1, 2] } }, { status: { ...integer, enum: [2, 1] } }, [{ status: 1 }, {}]],
+  ['fewer values in an enum that no record has', { status: { enum: ['open', 'paid', null] } }, { status: { enum: ['open', null] } }, [{ status: 'open' }, { status: null }, {}]],
+  ['a required field that becomes optional', { 'name!': string, 'copies!': integer }, { name: string, copies: integer }, [{ name: 'x', copies: 1 }]],
+  ['an optional field that becomes required, if all records have it', { name: string, copies: integer }, { 'name!': string, 'copies!': integer }, [{ name: 'x', copies: 1 }]],
+  ['an optional field that becomes required with a default', { name: string }, { 'name!': { ...string, default: 'none' } }, [{ name: 'x' }, {}], [{ name: 'x' }, { name: 'none' }], { added: { name: 'y' } }],
+  ['integer to number', { 'size!': integer, weight: integer }, { 'size!': number, weight: number }, [{ size: Number.MAX_SAFE_INTEGER }, { size: -5, weight: 7 }], undefined, { isTwoWay: false, added: { size: 1e300 } }],
+  ['a string that becomes nullable', { name: string, 'code!': string }, { name: nullable, 'code!': nullable }, [{ name: 'null', code: '"x"\n\\ é😀' }, { code: '' }], undefined, { isTwoWay: false, added: { code: null } }],
+  ['numbers and booleans that become nullable', { size: integer, price: number, isNew: boolean }, { size: { type: ['integer', 'null'] }, price: { type: ['number', 'null'] }, isNew: { anyOf: [boolean, { type: 'null' }] } },
+    [{ size: Number.MIN_SAFE_INTEGER, price: 0.1 + 0.2, isNew: true }, { size: 0, price: 1.7976931348623157e308, isNew: false }, {}, { price: 5e-324 }], undefined, { isTwoWay: false }],
+  ['a type that was not declared', { status: { enum: ['open', 'paid'] }, size: { enum: [1, 2.5] }, isNew: { const: true } }, { status: { ...string, enum: ['open', 'paid'] }, size: { ...number, enum: [1, 2.5] }, isNew: { ...boolean, const: true } },
+    [{ status: 'open', size: 1, isNew: true }, { size: 2.5 }]],
+  ['other bounds, patterns and formats', { 'name!': { ...string, minLength: 1 }, size: { ...integer, minimum: 1 } }, { 'name!': { ...string, pattern: '^x', format: 'email' }, size: { ...integer, maximum: 3 } }, [{ name: 'x', size: 5 }]],
+  ['unusual names', { 'a"b': string }, { 'a"b': nullable, "it's": { ...integer, default: 3 }, 'a::b c!': { ...integer, default: 1 }, 'Ü x(': number }, [{ 'a"b': 'x' }], [{ 'a"b': 'x', 'a::b c': 1 }], { isTwoWay: false, added: { 'a::b c': 2 } }]
+]
+
+for (const [name, before, after, records, expected = records, { isTwoWay = true, added = records[0] } = {}] of changes) {
+  onDatabases(`${name} needs no SQL`, async (t, { url }) => {
+    const withIds = expected.map((record, n) => ({ id: n + 1, ...record }))
+    const stored = await create(url, loans(before), records)
+    t.same(stored, records.map((record, n) => ({ id: n + 1, ...record })))
+    t.same(await start(url, loans(after)), [])
+    t.same(await read(url, loans(after)), withIds, 'the second start changes nothing')
+    if (isTwoWay) {
+      t.same((await read(url, loans(before))).map(({ id }) => id), stored.map(({ id }) => id), 'the previous definition starts')
+      t.same(await read(url, loans(after)), withIds, 'the previous definition has removed nothing')
+    }
+    const last = { id: 9, ...added }
+    await start(url, loans(after), async store => {
+      await store.append(last)
+      await store.change(1, record => ({ ...JSON.parse(record), id: 1 }))
+    })
+    t.same(await read(url, loans(after)), [...withIds, last])
+  })
+}
+
+onDatabases('what needs a decision is refused, and nothing has changed', async (t, { url, sql }) => {
+  const fields = { 'name!': string, status: { ...string, enum: ['open', 'paid', 'lost'] }, note: nullable, size: integer, tags: list }
+  const stored = await create(url, loans(fields), [{ name: 'x', status: 'paid', size: 1 }, { name: 'y', status: 'lost', tags: [] }])
+  const tables = () => sql(url.startsWith('sqlite') ? 'select * from sqlite_schema order by name' : 'select relname from pg_class order by relname')
+  const before = await tables()
+  const problems = [
+    'loans.name has values of the type string, but the schema needs array. Allow these types too, or add SQL to upgrades that converts the values.',
+    'loans.status has values in 1 record that the schema does not list. Add these values to the schema, or add SQL to upgrades that changes them.',
+    'loans.note has values of the type string or null, but the schema needs string. Allow these types too, or add SQL to upgrades that converts the values.',
+    'loans.size is required, but is missing in 1 record. Add a default to the schema of the field, or make the field optional.',
+    'loans.tags has values of the type array, but the schema needs integer or null. Allow these types too, or add SQL to upgrades that converts the values.',
+    'loans.price is required, but existing records do not have it. Add a default to the schema of the field, or make the field optional.'
+  ]
+  const changed = { 'name!': list, status: { ...string, enum: ['open', 'paid'] }, note: string, 'size!': integer, tags: { type: ['integer', 'null'] }, 'price!': number, more: string }
+  await t.rejects(start(url, [{ ...loans({}), name: 'other' }, loans(changed), { ...loans({}), name: 'another' }]), {
+    code: 'ERR_STARTUP', message: ['The schema does not fit the records in the option store. Nothing was changed.', ...problems].join('\n  ')
+  })
+  t.same(await tables(), before)
+  t.same(await read(url, loans(fields)), stored)
+  await sql('delete from loans')
+  t.same(await read(url, loans({ 'name!': string, 'price!': number, 'isNew!': boolean })), [], 'a new required field needs no default if there are no records')
+})
+
+onDatabases('a type or a presence that depends on the values is counted up to a limit', async (t, { url, sql }) => {
+  await create(url, loans({ name: string }), [])
+  await sql('insert into loans (id) with recursive n (n) as (select 1 union all select n + 1 from n where n < 10001) select n from n')
+  await t.rejects(start(url, loans({ 'name!': string })), { message: /is missing in more than 10000 records\./ })
+})
+
+onDatabases('a rename keeps the values, and may stay in the definition', async (t, { url, sql }) => {
+  const [before, renames] = [{ 'who!': string, returned: { ...integer, minimum: 1 } }, { returned: 'returned_at', who: "it's" }]
+  const [, second] = await create(url, loans(before), [{ who: 'Ada', returned: 5 }, { who: 'Grace' }])
+  const after = loans({ "it's!": string, returned_at: integer }, { renames })
+  const version = async (definition: Definition) => { let text; await start(url, definition, async store => { text = await store.version() }); return text }
+  const previous = await version(loans(before))
+  for (let n = 0; n < 2; n++) t.same(await read(url, after), [{ id: 1, "it's": 'Ada', returned_at: 5 }, { id: second?.id, "it's": 'Grace' }])
+  t.not(await version(after), previous, 'lists have another ETag')
+  t.same(await start(url, after), [])
+  t.same(await read(url, loans({ 'who!': string, returned: integer }, { renames: { returned_at: 'returned', "it's": 'who' } })), [{ id: 1, who: 'Ada', returned: 5 }, { id: 2, who: 'Grace' }], 'and back')
+  await sql('update loans set returned = 7 where id = 2')
+  t.same(await read(url, loans({ 'name!': nullable, returned: number }, { renames: { who: 'name' } })), [{ id: 1, name: 'Ada', returned: 5 }, { id: 2, name: 'Grace', returned: 7 }], 'with another type')
+})
+
+onDatabases('a field that the schema does not have any more is a warning, and its values can be kept or removed', async (t, { url, sql }) => {
+  const removed = (count: string) => [`The schema of the collection loans does not have the field returned, which has values in ${count}. ` +
+    'To keep them in another field, add "renames": {"returned": "NEW_NAME"}. To remove them, add to upgrades: alter table "loans" drop column "returned"']
+  await create(url, loans({ 'returned!': string, 'note!': string }), [{ returned: 'x', note: 'n' }, { returned: 'y', note: 'n' }])
+  const without = loans({ 'note!': string, returned_at: string })
+  for (let n = 0; n < 2; n++) t.same(await start(url, without), removed('2 records'))
+  t.same(await create(url, without, [{ note: 'a', returned_at: 'z' }]), [{ id: 1, note: 'n' }, { id: 2, note: 'n' }, { id: 1, note: 'a', returned_at: 'z' }])
+  await t.rejects(start(url, loans({ 'returned!': string, 'note!': string })), { message: /loans.returned is required, but is missing in 1 record/ })
+
+  const renamed = loans({ 'note!': string, returned_at: string }, { renames: { returned: 'returned_at' } })
+  await sql("update loans set returned_at = 'new' where returned = 'y'")
+  for (let n = 0; n < 2; n++) t.same(await start(url, renamed), removed('1 record'), 'a value of the new field is kept')
+  t.same((await read(url, renamed)).map(({ returned_at: at }) => at), ['x', 'new', 'z'])
+  const upgrades = ['alter table "loans" drop column "returned"']
+  for (let n = 0; n < 2; n++) t.same(await start(url, { ...renamed, upgrades }), [])
+  t.same((await read(url, { ...renamed, upgrades })).map(({ returned_at: at }) => at), ['x', 'new', 'z'])
+})
+
+onDatabases('upgrades can have several statements, one for each database, and new fields in the same start', async (t, { url, sql }) => {
+  const fields = { 'name!': string }
+  await create(url, loans(fields), [{ name: 'x' }, { name: 'y' }])
+  const first = "alter table loans add column size bigint; update loans set size = 5 where name = 'x'; update loans set size = 6 where name = 'y'"
+  const both = { sqlite: "update loans set name = name || ' on sqlite'", postgres: "update loans set name = concat(name, ' on postgres')" }
+  const kind = url.startsWith('sqlite') ? 'sqlite' : 'postgres'
+  const grown = loans({ 'name!': string, 'size!': integer, note: string }, { upgrades: [first, both] })
+  const expected = [{ id: 1, name: `x on ${kind}`, size: 5 }, { id: 2, name: `y on ${kind}`, size: 6 }]
+  for (let n = 0; n < 2; n++) t.same(await read(url, grown), expected)
+  for (const [sql, reason] of [
+    ["update loans set name = 'lost'; update membrs set x = 1", /membrs/],
+    ["update loans set name = 'lost'; commit", /: It must not begin or end a transaction$/],
+    ['this is not SQL', /syntax error/]
+  ] as const) {
+    const broken = { ...grown, upgrades: [first, both, 'update loans set size = 0', sql] }
+    await t.rejects(start(url, broken), { code: 'ERR_STARTUP', message: /^Entry 4 in upgrades of the collection loans failed, and nothing was changed: / })
+    await t.rejects(start(url, broken), { message: reason })
+    t.same(await read(url, grown), expected)
+  }
+  t.same(await sql('select version from collections'), [{ version: 3 }])
+})
+
+onDatabases('an upgrade converts what is not converted automatically, and its column must fit', async (t, { url }) => {
+  await create(url, loans({ 'tags!': nullable, 'code!': string, size: number }), [{ tags: 'a', code: '0123', size: 1.5 }, { tags: null, code: '7' }])
+  const upgrades = ['update loans set tags = \'[\' || tags || \']\'']
+  const after = { 'tags!': { type: 'array' }, 'code!': nullable, size: number }
+  for (let n = 0; n < 2; n++) t.same(await read(url, loans(after, { upgrades })), [{ id: 1, tags: ['a'], code: '0123', size: 1.5 }, { id: 2, tags: [null], code: '7' }])
+  for (const type of ['integer', 'blob']) {
+    const added = [...upgrades, { sqlite: `alter table loans add column place ${type}`, postgres: `alter table loans add column place ${type.replace('blob', 'bytea')}` }]
+    await t.rejects(start(url, loans({ ...after, place: string }, { upgrades: added })), { message: /\n {2}loans.place has values of the type (integer|blob|bytea), but the schema needs string\. /i })
+  }
+  const other = [...upgrades, { sqlite: 'alter table loans add column place varchar(9); alter table loans add column n int', postgres: 'alter table loans add column place varchar(9); alter table loans add column n smallint' }]
+  const grown = loans({ ...after, place: string, n: integer }, { upgrades: other })
+  await start(url, grown)
+  t.same((await create(url, grown, [{ tags: [], code: 'c', place: '0123', n: 2 ** 40 }])).at(-1), { id: 1, tags: [], code: 'c', place: '0123', n: 2 ** 40 })
+})
+
+onDatabases('indexes and triggers that are missing are created again, and what others have added stays', async (t, { url, sql }) => {
+  const [isSqlite, fields] = [url.startsWith('sqlite'), { 'name!': string }]
+  await create(url, loans(fields), [{ name: 'x' }, { name: 'y' }])
+  const objects = () => sql(isSqlite
+    ? "select name, sql from sqlite_schema where tbl_name = 'loans' order by name"
+    : `select pg_get_indexdef(indexrelid) as sql from pg_index where indrelid = 'loans'::regclass
+       union all select pg_get_triggerdef(oid) from pg_trigger where tgrelid = 'loans'::regclass order by sql`)
+  const before = await objects()
+  for (const statement of isSqlite
+    ? ['drop index "loans:id"', 'drop trigger "loans:update"', 'drop trigger "loans:delete"', 'create trigger "loans:delete" after delete on loans begin select 1; end', 'create index "loans:old" on loans (name)']
+    : ['drop index "loans:id"', 'drop function count_change cascade', 'create index "loans:old" on loans (name)']) await sql(statement)
+  await start(url, loans(fields))
+  t.same(await objects(), before)
+  if (!isSqlite) await sql('alter table loans disable trigger count_changes')
+  await start(url, loans(fields), async store => {
+    const version = await store.version()
+    await sql("update loans set name = 'z' where id = 1")
+    t.not(await store.version(), version, 'changes are counted')
+  })
+
+  for (const statement of isSqlite
+    ? ['create index own on loans (name)', 'create table log (n)', 'create trigger own after update on loans begin insert into log values (new.id); end', 'create view names as select name from loans',
+        "alter table loans add column own text not null default 'xy'", 'create table refers (loan references loans (position) on delete cascade)', 'insert into refers values (1)']
+    : ['create index own on loans (name)', "alter table loans add column own text not null default 'xy'", 'alter table loans add check (id < 1000)']) await sql(statement)
+  t.same(await start(url, loans({ name: nullable })), [], 'a column of others is no warning')
+  t.match((await objects()).map(({ sql }) => sql).join(), /index own on/i)
+  t.same(await sql('select own from loans'), [{ own: 'xy' }, { own: 'xy' }])
+  if (isSqlite) {
+    t.same(await sql('select * from names order by 1'), [{ name: '"y"' }, { name: '"z"' }])
+    t.same(await sql('select * from refers'), [{ loan: 1 }])
+    await sql('update loans set id = 5')
+    t.same(await sql('select n from log'), [{ n: 5 }, { n: 5 }])
+  } else await t.rejects(sql('update loans set id = 1000'), { message: /check constraint/ })
+})
+
+onDatabases('a table that an upgrade rebuilds gets its checks, indexes, triggers and positions', async (t, { url }) => {
+  await create(url, loans({ name: string }), [{ name: 'x' }, { name: 'y' }, { name: 'z' }])
+  await start(url, loans({ name: string }), store => store.change(3, () => undefined))
+  const rebuilt = (position: string) => `
+    create table copied (${position}id bigint, name text);
+    insert into copied (id, name) select id, name from loans order by ${position ? 'position' : 'id'};
+    drop table loans;
+    alter table copied rename to loans`
+  const upgrades = [{ sqlite: rebuilt(''), postgres: rebuilt('position bigint generated always as identity primary key, ') }]
+  const after = loans({ name: string, note: string }, { upgrades })
+  for (let n = 0; n < 2; n++) t.same(await read(url, after), [{ id: 1, name: 'x' }, { id: 2, name: 'y' }])
+  await start(url, after, async store => {
+    const version = await store.version()
+    await store.change(1, () => undefined)
+    t.not(await store.version(), version)
+    await t.rejects(async () => store.append({ id: 2 ** 53 }), { code: 'ERR_NOT_STORABLE' })
+  })
+  if (url.startsWith('postgres')) {
+    await t.rejects(start(url, { ...after, upgrades: [...upgrades, { sqlite: '', postgres: rebuilt('') }] }), {
+      message: 'The table loans in the option store must have a column position that is bigint generated always as identity (sequence name "loans:position") constraint "loans:key" primary key.'
+    })
+  }
+})
+
+onDatabases('positions of deleted records are not used again after a rebuild', async (t, { url }) => {
+  await create(url, loans({ 'name!': string }), [{ name: 'x' }, { name: 'y' }])
+  await start(url, loans({ 'name!': string }), store => store.change(2, () => undefined))
+  await create(url, loans({ name: nullable }), [{ name: 'z' }])
+  await start(url, loans({ name: nullable }), async store => {
+    t.same(JSON.parse(String((await store.page(9, 2)).list)), [{ id: 1, name: 'z' }], 'it is after the position of the deleted record')
+  })
+})
+
+onDatabases('names of fields and collections that statements use can be used', async (t, { url }) => {
+  const names = ['changes', 'collection', '_version', '_position', 'version', 'last', 'counted', 'given', 'asked', 'found', 'size', 'sizes', 'count', 'name', 'key', 'digest', 'at', 'used', 'taken', 't', '_0', '_lock', '_given', 'own']
+  const definition = loans(Object.fromEntries(names.map(name => [name, string])))
+  const record = Object.fromEntries(names.map(name => [name, `the ${name}`]))
+  t.same(await create(url, definition, [record]), [{ id: 1, ...record }])
+  await start(url, definition, async store => {
+    const version = await store.version()
+    const changed = Object.fromEntries(names.map(name => [name, `new ${name}`]))
+    t.same(JSON.parse(String(await store.change(1, () => ({ id: 1, ...changed })))), { id: 1, ...changed })
+    t.not(await store.version(), version)
+    const { id, ...added } = JSON.parse(String(await store.append(record, 'a key')))
+    t.same(added, record)
+    t.ok(await store.change(id, () => undefined))
+    t.ok(await store.change(1, () => undefined))
+    t.same(JSON.parse(String((await store.page(5)).list)), [])
+  })
+  const others = ['loans', 'loans_by_id', 'loans_update', 'loans_delete', 'loans_id_position_idx', 'count_changes'].map(name => ({ ...loans({}), name }))
+  for (const definitions of [others, others, others.reverse()]) await start(url, definitions)
+  const odd = loans({ status: { ...string, enum: ['a', null] }, never: { ...string, enum: [null] }, no: { ...boolean, enum: [true] }, shape: { enum: [{ a: 1 }, null] } }, { name: 'odd' })
+  t.same(await create(url, odd, [{ status: 'a', shape: { a: 1 } }]), [{ id: 1, status: 'a', shape: { a: 1 } }])
+})
+
+/** Creates the table of loans with records as the previous release did: it listed the values of an enum in a check, and recorded the definitions of columns. */
+function previousTables (isSqlite: boolean) {
+  const bounds = (name: string) => `${isSqlite ? `typeof("${name}") = 'integer' and ` : ''}"${name}" between -9007199254740991 and 9007199254740991`
+  const text = (name: string) => isSqlite ? ` check ("${name}" is null or typeof("${name}") = 'text')` : ''
+  const columns = {
+    id: `bigint not null check (${bounds('id')})`,
+    status: `text not null check (${isSqlite ? 'typeof("status") = \'text\' and ' : ''}"status" in ('open', 'it''s'))`,
+    size: `bigint check ("size" is null or ${bounds('size')} and "size" in (1, 2))`,
+    copies: `bigint check ("copies" is null or ${bounds('copies')})`,
+    note: `text${text('note')}`,
+    tags: `text${text('tags')}`
+  }
+  const list = Object.entries(columns).map(([name, definition]) => `, "${name}" ${definition}`).join('')
+  return [
+    'create table collections (name text primary key, version integer not null, columns text not null)',
+    'create table idempotency_keys (collection text not null, key text not null, digest text not null, id bigint not null, at bigint not null, primary key (collection, key))',
+    'create table last_ids (collection text primary key, id bigint not null)',
+    'create table collection_changes (collection text primary key, changes bigint not null)',
+    ...isSqlite
+      ? [`create table "loans" (position integer primary key autoincrement${list})`, 'create index "loans_by_id" on "loans" (id)',
+          ...['update', 'delete'].map(change => `create trigger "loans_${change}" after ${change} on "loans" begin update collection_changes set changes = changes + 1 where collection = 'loans'; end`)]
+      : [`create table "loans" (position bigint generated always as identity primary key${list})`, 'create index on "loans" (id, position)', 'create index idempotency_keys_by_age on idempotency_keys (at)',
+          `create function count_change() returns trigger language plpgsql security definer set search_path = '' as $$
+            begin execute format('update %I.collection_changes set changes = changes + 1 where collection = %L', tg_table_schema, tg_table_name); return null; end $$`,
+          'create trigger count_changes after update or delete or truncate on "loans" for each statement execute function count_change()'],
+    "insert into last_ids values ('loans', 0)",
+    "insert into collection_changes values ('loans', 5)",
+    `insert into collections (name, version, columns) values ('loans', 1, ${literal(JSON.stringify(columns))})`,
+    "insert into loans (id, status, size, copies, note, tags) values (1, 'open', 1, 3, 'null', '[\"a\"]'), (2, 'it''s', null, null, null, null)"
+  ]
+}
+
+onDatabases('tables of the previous release are upgraded, and then change like others', async (t, { url, sql }) => {
+  for (const statement of previousTables(url.startsWith('sqlite'))) await sql(statement)
+  const fields = (values: string[]) => ({ 'status!': { ...string, enum: values }, size: { ...integer, enum: [1, 2] }, copies: integer, note: string, tags: list })
+  const records = [{ id: 1, status: 'open', size: 1, copies: 3, note: 'null', tags: ['a'] }, { id: 2, status: "it's" }]
+  await t.rejects(start(url, loans(fields(['open']))), { message: /loans.status has values in 1 record that the schema does not list/ })
+  for (const values of [['open', "it's"], ["it's", 'open'], ['open', "it's", 'lost']]) {
+    for (let n = 0; n < 2; n++) t.same(await read(url, loans(fields(values))), records)
+  }
+  const after = loans({ ...fields(['open', "it's", 'lost']), size: number, copies: number, note: nullable })
+  for (let n = 0; n < 2; n++) t.same(await read(url, after), records)
+  const added = { status: 'lost', size: 1.5, copies: 1e300, note: null }
+  t.same((await create(url, after, [added])).at(-1), { id: 1, ...added })
+  await t.rejects(sql("insert into loans (id, status) values (9007199254740993, 'open')"), { message: /constraint/i })
+  await start(url, ['loans_by_id', 'loans_update', 'loans_id_position_idx2'].map(name => ({ ...loans({}), name })))
+})
