@@ -1,9 +1,19 @@
+import { deepEqual, rejects } from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { Type } from '@sinclair/typebox'
+import fc from 'fast-check'
+import type { Test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import type { HasId, Store, StoreDefinition } from '../../plugins/stores/store.js'
 import { literal } from '../../plugins/stores/sql/table.js'
 import { databaseDefaults } from '../../schemas/config.js'
-import { onDatabases } from '../support/databases.js'
+import { schemaSql } from '../../scripts/schema-sql.js'
+import { onDatabases, onPostgres } from '../support/databases.js'
+import { newFolder } from '../support/folder.js'
+import { start as startService } from '../support/process.js'
+import { until } from '../support/until.js'
 
 type Fields = Record<string, object>
 type Definition = StoreDefinition<HasId>
@@ -321,4 +331,197 @@ onDatabases('tables of the previous release are upgraded, and then change like o
   t.same((await create(url, after, [added])).at(-1), { id: 1, ...added })
   await t.rejects(sql("insert into loans (id, status) values (9007199254740993, 'open')"), { message: /constraint/i })
   await start(url, ['loans_by_id', 'loans_update', 'loans_id_position_idx2'].map(name => ({ ...loans({}), name })))
+})
+
+/** Kinds of values: a schema, the JSON types of its values, and values. */
+const kinds: Record<string, { schema: { type?: unknown, enum?: unknown[], items?: object }, types: string[], values: fc.Arbitrary<unknown> }> = {
+  string: { schema: string, types: ['string'], values: fc.string({ unit: 'grapheme', maxLength: 5 }) },
+  colour: { schema: { ...string, enum: ['red', "it's"] }, types: ['string'], values: fc.constantFrom('red', "it's") },
+  colours: { schema: { ...string, enum: ['green', "it's", 'red'] }, types: ['string'], values: fc.constantFrom('green', "it's", 'red') },
+  integer: { schema: integer, types: ['integer'], values: fc.maxSafeInteger() },
+  number: { schema: number, types: ['integer', 'number'], values: fc.double({ noNaN: true, noDefaultInfinity: true }).map(value => value + 0) },
+  boolean: { schema: boolean, types: ['boolean'], values: fc.boolean() },
+  size: { schema: { type: ['number', 'null'] }, types: ['integer', 'number', 'null'], values: fc.option(fc.double({ noNaN: true, noDefaultInfinity: true }).map(value => value + 0)) },
+  nullable: { schema: nullable, types: ['string', 'null'], values: fc.option(fc.string({ maxLength: 5 })) },
+  list: { schema: list, types: ['array'], values: fc.array(fc.string({ maxLength: 3 }), { maxLength: 2 }) },
+  anything: { schema: {}, types: ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'], values: fc.jsonValue({ maxDepth: 1 }).map(value => JSON.parse(JSON.stringify(value))) }
+}
+
+const randomField = fc.record({ name: fc.constantFrom('a', 'b"c', "d'e", 'select', 'f g'), kind: fc.constantFrom(...Object.keys(kinds)), isRequired: fc.boolean() })
+const randomChange = fc.record({ action: fc.constantFrom('add', 'remove', 'rename', 'require', 'relax', 'type', 'type'), field: randomField, place: fc.nat(9) })
+
+onDatabases('random changes of random schemas keep all records or change nothing', async (t, { url }) => {
+  let runs = 0
+  const outcomes = { made: 0, refused: 0 }
+  await fc.assert(fc.asyncProperty(fc.uniqueArray(randomField, { selector: ({ name }) => name, minLength: 1 }), fc.array(randomChange, { minLength: 2, maxLength: 4 }), fc.infiniteStream(fc.nat()), async (first, steps, seeds) => {
+    const name = `run_${runs++}`
+    let fields = first
+    let records: Record<string, unknown>[] = []
+    await add(definitionOf(fields))
+    for (const { action, field, place } of steps) {
+      const target = fields[place % fields.length]
+      const [given] = fc.sample(kinds[field.kind]?.values ?? fc.constant(0), { numRuns: 1, seed: next() })
+      if (!target || (action === 'remove' && fields.length === 1)) continue
+      const replaced = (changed: object) => fields.map(other => other === target ? { ...other, ...changed } : other)
+      const isNew = fields.every(({ name }) => name !== field.name) && !records.some(record => Object.hasOwn(record, field.name))
+      let [changed, expected, renames, defaults, isRefused] = [fields, records, {}, {}, false]
+      if (action === 'add' && isNew) {
+        changed = [...fields, field]
+        defaults = { [field.name]: given }
+        if (field.isRequired) expected = records.map(record => ({ ...record, [field.name]: given }))
+      } else if (action === 'remove') {
+        changed = fields.filter(other => other !== target)
+        expected = records.map(({ [target.name]: _removed, ...record }) => record)
+      } else if (action === 'rename' && isNew) {
+        changed = replaced({ name: field.name })
+        renames = { [target.name]: field.name }
+        expected = records.map(({ [target.name]: value, ...record }) => ({ ...record, ...value !== undefined && { [field.name]: value } }))
+      } else if (action === 'require') {
+        changed = replaced({ isRequired: true })
+        isRefused = records.some(record => record[target.name] === undefined)
+      } else if (action === 'relax') changed = replaced({ isRequired: false })
+      else if (action === 'type') {
+        changed = replaced({ kind: field.kind })
+        const [from, to] = [kinds[target.kind], kinds[field.kind]]
+        const listed = to?.schema.enum
+        isRefused = !from?.types.every(type => to?.types.includes(type)) || records.some(({ [target.name]: value }) => listed && value !== undefined && !listed.includes(value))
+      }
+      const definition = definitionOf(changed, renames, defaults)
+      const before = definitionOf(fields)
+      if (isRefused) {
+        await rejects(start(url, definition), { code: 'ERR_STARTUP' })
+        deepEqual(await read(url, before), sorted(records, before))
+        outcomes.refused++
+        continue
+      }
+      deepEqual(await read(url, definition), sorted(expected, definition))
+      fields = changed
+      records = expected
+      await add(definition)
+      outcomes.made++
+      if (action === 'remove') return // its column is still there
+    }
+
+    function next () {
+      return Number(seeds.next().value)
+    }
+
+    function definitionOf (fields: typeof first, renames = {}, defaults: Record<string, unknown> = {}) {
+      return loans(Object.fromEntries(fields.map(({ name, kind, isRequired }) =>
+        [isRequired ? `${name}!` : name, { ...kinds[kind]?.schema, ...Object.hasOwn(defaults, name) && { default: defaults[name] } }])), { name, renames })
+    }
+
+    /** Appends a record with all fields, and sometimes one without the optional ones. */
+    async function add (definition: Definition) {
+      const record = fc.record(Object.fromEntries(fields.map(({ name, kind }) => [name, kinds[kind]?.values ?? fc.constant(0)])), { requiredKeys: fields.filter(({ isRequired }) => isRequired).map(({ name }) => name), noNullPrototype: true })
+      for (const value of fc.sample(record, { numRuns: 2, seed: next() })) records = [...records, { id: records.length + 1, ...value }]
+      await start(url, definition, async store => { for (const record of records.slice(-2)) await store.append(record as HasId) })
+      deepEqual(await read(url, definition), sorted(records, definition))
+    }
+  }), { numRuns: 10, endOnFailure: true })
+  t.ok(outcomes.made >= 5, JSON.stringify(outcomes))
+
+  /** Records with their fields in the order of the schema. */
+  function sorted (records: Record<string, unknown>[], { schema }: Definition) {
+    return records.map(record => Object.fromEntries(Object.keys(schema.properties).filter(name => record[name] !== undefined).map(name => [name, record[name]])))
+  }
+})
+
+/** The environment of a service with a definition in a file. */
+function service (t: Test, url: string, { name, schema, ...options }: Definition) {
+  const file = `${newFolder(t)}/collections.json`
+  const { renames, upgrades } = options
+  writeFileSync(file, JSON.stringify({ [name]: { schema, renames, upgrades } }))
+  return { DATABASE_URL: url, COLLECTIONS_FILE: file }
+}
+
+onDatabases('after kill -9 in the middle of a migration, the previous and the new definition start, and nothing is lost', async (t, { url, sql, crash }) => {
+  const isSqlite = url.startsWith('sqlite')
+  const [before, after] = [loans({ 'name!': string, size: integer }), loans({ name: nullable, size: number, note: string })]
+  const records = await create(url, before, Array.from({ length: 50 }, (_, n) => ({ name: `name ${n}`, size: n })))
+  // All tables are changed in one transaction. The last change waits.
+  const slow = { ...loans({}), name: 'slow' }
+  await start(url, slow)
+  const endless = 'with recursive n (n) as (select 1 union all select n + 1 from n) select count(*) from n'
+  for (const isCrash of [false, true]) {
+    const engine = `import { openEngine } from './plugins/stores.ts'
+      const engine = await openEngine(${JSON.stringify(url)}, { timeout: 60000, poolSize: 2 })
+      for (const definition of ${JSON.stringify([after, { ...slow, upgrades: [{ sqlite: endless, postgres: 'select pg_sleep(5)' }] }])}) engine.open(definition)
+      await engine.start()`
+    const child = spawn(process.execPath, ['--import=./test/support/typescript.js', '--input-type=module', '--eval', engine], { stdio: ['ignore', 'ignore', 'inherit'] })
+    const exit = once(child, 'exit')
+    await until(async () => isSqlite
+      ? await sql('begin immediate').then(() => false, () => true)
+      : (await sql("select from pg_stat_activity where query like 'select pg_sleep%'")).length > 0)
+    child.kill('SIGKILL')
+    t.same(await exit, [null, 'SIGKILL'])
+    if (isCrash) await crash()
+    t.same(await read(url, before), records)
+  }
+  t.same(await read(url, after), records)
+})
+
+onPostgres('two releases run side by side after a safe change', async (t, server) => {
+  const url = server.database()
+  const fields = { 'name!': string, 'status!': { ...string, enum: ['open', 'paid'] } }
+  const safe = { ...fields, 'status!': { ...string, enum: ['open', 'lost', 'paid'] }, note: string, 'copies!': { ...integer, default: 1 }, 'tags!': { ...list, default: [] } }
+  const previous = startService(t, service(t, url, loans(fields)))
+  const at = async (running: typeof previous, path = '') => `${await running.url}/api/loans${path}`
+  const send = async (running: typeof previous, method: string, path: string, body?: object) => {
+    const response = await fetch(await at(running, path), { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+    return [response.status, await response.json()] as const
+  }
+  t.same(await send(previous, 'POST', '', { name: 'a', status: 'open' }), [201, { id: 1, name: 'a', status: 'open' }])
+  const next = startService(t, service(t, url, loans(safe)))
+  t.same(await send(next, 'GET', '/1'), [200, { id: 1, name: 'a', status: 'open', copies: 1, tags: [] }])
+  t.same(await send(previous, 'POST', '', { name: 'b', status: 'paid' }), [201, { id: 2, name: 'b', status: 'paid' }])
+  t.same(await send(next, 'POST', '', { name: 'c', status: 'lost', note: 'x', copies: 2, tags: ['t'] }), [201, { id: 3, name: 'c', status: 'lost', note: 'x', copies: 2, tags: ['t'] }])
+  t.same(await send(previous, 'GET', ''), [200, [{ id: 1, name: 'a', status: 'open' }, { id: 2, name: 'b', status: 'paid' }, { id: 3, name: 'c', status: 'lost' }]])
+  t.equal((await send(previous, 'PATCH', '/3', { name: 'd' }))[0], 400, 'the previous release does not accept the new value')
+  t.same(await send(previous, 'PATCH', '/3', { name: 'd', status: 'paid' }), [200, { id: 3, name: 'd', status: 'paid' }])
+  const all = [{ id: 1, name: 'a', status: 'open', copies: 1, tags: [] }, { id: 2, name: 'b', status: 'paid', copies: 1, tags: [] }, { id: 3, name: 'd', status: 'paid', note: 'x', copies: 2, tags: ['t'] }]
+  t.same(await send(next, 'GET', ''), [200, all])
+  t.match(await start(url, loans(fields)), [/the field note,/, /the field copies,/, /the field tags,/], 'the previous release can be restarted')
+  t.same(await send(next, 'GET', ''), [200, all])
+
+  const unsafe = { ...safe, 'code!': string, copies: integer }
+  const { 'name!': _name, ...others } = unsafe
+  await start(url, loans(others, { renames: { name: 'code' } }))
+  t.equal((await send(previous, 'GET', '/1'))[0], 500, 'after a rename, the previous release does not work')
+})
+
+onPostgres('the SQL for an existing database is printed without changing it, and a role without DDL privileges starts when it was executed', async (t, server) => {
+  await server.query('create database existing')
+  const url = server.url.replace(/postgres$/, 'existing')
+  const clerk = url.replace('ada:open%20sesame', 'clerk:clerk')
+  await server.query("create role clerk login password 'clerk'", url)
+  const before = loans({ 'name!': string, size: integer, old: string })
+  await server.query(await schemaSql([{ ...loans({}), name: 'others' }]), url)
+  await server.query('grant items_users to clerk', url)
+  await create(url, before, [{ name: 'x', size: 5, old: 'o' }])
+  const after = loans({ name: nullable, size: number, note: string })
+  await t.rejects(start(clerk, after), { message: /^The role in the option store lacks a privilege: Cannot change the table loans: must be owner of table loans\. See docs/ })
+  const sql = await schemaSql([after, { ...loans({}), name: 'more', seed: [{ id: 7 }] }], url)
+  t.match(sql, /\n-- The schema of the collection loans does not have the field old, which has values in 1 record\./)
+  t.match(sql, /\ninsert into "more" \("id"\) values \('7'\);\n/)
+  t.notMatch(sql, /create role/)
+  t.same(await read(url, before), [{ id: 1, name: 'x', size: 5, old: 'o' }])
+  await server.query(sql, url)
+  for (let n = 0; n < 2; n++) t.same(await read(clerk, after), [{ id: 1, name: 'x', size: 5 }])
+  t.same(await read(clerk, { ...loans({}), name: 'more' }), [{ id: 7 }])
+  t.same(await read(clerk, loans({ name: { ...nullable, enum: ['x', null] }, size: number, note: string })), [{ id: 1, name: 'x', size: 5 }], 'what is only recorded needs no privilege')
+})
+
+onDatabases('a collection is renamed with the SQL in docs/collections.md', async (t, { url, sql }) => {
+  const [, text = ''] = /```sql\n(alter table orders rename to purchases;[^`]+)```/.exec(readFileSync('docs/collections.md', 'utf8')) ?? []
+  const orders = loans({ 'name!': string }, { name: 'orders' })
+  const records = await create(url, orders, [{ name: 'x' }, { name: 'y' }])
+  for (const statement of text.trim().split(/;\n?/).filter(Boolean)) await sql(statement)
+  for (let n = 0; n < 2; n++) t.same(await read(url, { ...orders, name: 'purchases' }), records)
+  t.same(await create(url, orders, []), [])
+  await start(url, [{ ...orders, name: 'purchases' }, orders], async store => {
+    const version = await store.version()
+    await store.removeFirst(1)
+    t.not(await store.version(), version)
+  })
 })
