@@ -113,7 +113,7 @@ export const mutants = [
     ["if (value.includes('\\0')) throw", 'if (false) throw'],
     ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"]
   ]),
-  ...inFile('plugins/stores/sql/migrations.ts', databases, [
+  ...inFile('plugins/stores/sql/migrations.ts', { ...databases, tests: ['test/stores/databases.test.ts', 'test/stores/migrations.test.ts'] }, [
     ['if (version > newest) {', 'if (version > newest + 1) {'],
     ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
     ['if (problems.length > 0) throw', 'if (false) throw'],
@@ -142,13 +142,15 @@ export const mutants = [
     ['statements.keepLastId.run(id)', ''],
     ['at = excluded.at where at < ?`', 'at = excluded.at where ? > 0`']
   ]),
+  ...inFile('plugins/stores/postgres/tables.ts', databases, [
+    ['if counted = 0 then', 'if false then']
+  ]),
   ...inFile('plugins/stores/postgres/statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['_lock as materialized (select ${lock(name, timeout)})', '_lock as materialized (select 1)'],
     ['and t.xmin::text = _given._version', ''],
     ['for no key update of t skip locked', 'for no key update of t'],
     ["where clock_timestamp() < now() + ${timeLeft} * interval '1 millisecond'", ''],
-    ['if counted = 0 then', 'if false then'],
     ['(select max("id") from _numbered where ${insertedOnly})', '(select max("id") from _numbered)'],
     ['lock table ${names} in row exclusive mode;', '']
   ]),
