@@ -217,7 +217,7 @@ onDatabases('indexes and triggers that are missing are created again, and what o
 
   for (const statement of isSqlite
     ? ['create index own on loans (name)', 'create table log (n)', 'create trigger own after update on loans begin insert into log values (new.id); end', 'create view names as select name from loans',
-        "alter table loans add column own text not null default 'xy'", 'create table refers (loan references loans (position) on delete cascade)', 'insert into refers values (1)']
+        "alter table loans add column own text not null default 'xy'", "alter table loans add column free text default 'f'", 'create table refers (loan references loans (position) on delete cascade)', 'insert into refers values (1)']
     : ['create index own on loans (name)', "alter table loans add column own text not null default 'xy'", 'alter table loans add check (id < 1000)']) await sql(statement)
   t.same(await start(url, loans({ name: nullable })), [], 'a column of others is no warning')
   t.match((await objects()).map(({ sql }) => sql).join(), /index own on/i)
@@ -225,6 +225,7 @@ onDatabases('indexes and triggers that are missing are created again, and what o
   if (isSqlite) {
     t.same(await sql('select * from names order by 1'), [{ name: '"y"' }, { name: '"z"' }])
     t.same(await sql('select * from refers'), [{ loan: 1 }])
+    t.same(await sql('select free from loans'), [{ free: 'f' }, { free: 'f' }])
     await sql('update loans set id = 5')
     t.same(await sql('select n from log'), [{ n: 5 }, { n: 5 }])
   } else await t.rejects(sql('update loans set id = 1000'), { message: /check constraint/ })

@@ -190,7 +190,7 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
       const known = typeof record === 'string' ? undefined : record
       const from = has && typeIn(has.type, known ?? column)
       const types = from === undefined ? [has?.type] : [known, column].find(field => field?.type === from)?.types ?? [from]
-      const hasValueList = typeof record === 'string' && record.includes(' in (')
+      const hasValueList = String(recorded[name]).includes(' in (')
       if (!has) {
         if (!isGiven && await count(table, 'true')) problems.push(`${field} is required, but existing records do not have it. ${howToGive}`)
       } else if (from === undefined || !types.every(type => column.types.some(needed => needed === type || (needed === 'number' && type === 'integer')))) {

@@ -13,12 +13,11 @@ export const conditions: Conditions = {
 }
 
 /** Expressions that convert the values of a column to JSON, by type. 17 digits are enough for every number. */
-const toJson: Record<FieldType, (column: string) => string> = {
+const toJson: Record<Exclude<FieldType, 'json'>, (column: string) => string> = {
   integer: column => `cast(${column} as text)`,
   number: column => `printf('%!.17g', ${column})`,
   string: column => `json_quote(${column})`,
-  boolean: column => `iif(${column}, 'true', 'false')`,
-  json: column => column
+  boolean: column => `iif(${column}, 'true', 'false')`
 }
 
 /** The triggers that count the changes of a table, by name. */
