@@ -525,7 +525,7 @@ onDatabases('a collection is renamed with the SQL in docs/collections.md', async
   t.same(await create(url, orders, []), [])
   await start(url, [{ ...orders, name: 'purchases' }, orders], async store => {
     const version = await store.version()
-    await store.removeFirst(1)
+    await store.change(1, () => undefined)
     t.not(await store.version(), version)
   })
 })
