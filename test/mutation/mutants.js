@@ -10,15 +10,15 @@ const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.tes
 export const mutants = [
   // Validation
   ...inFile('plugins/schema/validation.ts', http, [
-    ['allErrors: true', 'allErrors: false'],
-    ["includes('string') ? { ...part, isWellFormed: true }", "includes('text') ? { ...part, isWellFormed: true }"]
+    ['if (!isSmall(value)) return', 'if (true) return'],
+    ["includes('string') && { isWellFormed: true }", "includes('text') && { isWellFormed: true }"]
   ]),
   ...inFile('plugins/schema/problems.ts', http, [
     ["case 'required': return 'is required'", "case 'required': return 'is missing'"],
     ['typeNames[type] ?? `a ${type}`', '`a ${type}`'],
     ["if (keyword === 'if' || keyword === 'propertyNames') return false", ''],
     ["if ((keyword === 'const' || keyword === 'enum') &&", "if (keyword === 'const' &&"],
-    ["(union.keyword === 'anyOf' || union.keyword === 'oneOf') && isAlternative(error, union)", 'false'],
+    ['!unions.some(union => isAlternative(error, union))', 'true'],
     ['slice(0, maxErrors)', 'slice(0)']
   ]),
   ...inFile('plugins/http/api-defaults.ts', http, [
@@ -63,7 +63,7 @@ export const mutants = [
     ['if (value === null) delete merged[name]', 'if (value === undefined) delete merged[name]'],
     ['merged[name] = merge(merged[name], value)', 'merged[name] = value'],
     ['checkPreconditions(request, etagOf(current))\n', '\n'],
-    ['if (!validate(record)) throw', 'if (false) throw']
+    ["if (problems) throw invalid('body', problems)\n    if ((record", 'if ((record']
   ]),
 
   // Conditional requests and compression
@@ -82,7 +82,7 @@ export const mutants = [
     ['isRequired || Buffer.byteLength(body) >= threshold', 'isRequired'],
     ['(isRequired || Buffer.byteLength(body) >= threshold)', 'Buffer.byteLength(body) >= threshold'],
     [" || reply.hasHeader('content-encoding')", ''],
-    ['byCoding.get(coding) ??', ''],
+    ['if (compressed || (', 'if (('],
     ["vary === undefined ? 'accept-encoding' : `${vary}, accept-encoding`", "'accept-encoding'"],
     ['streams--', '']
   ]),
@@ -94,20 +94,20 @@ export const mutants = [
     [' && cursor === cursorTo(position)', ''],
     ["query.set('after', cursorTo(next))", "query.append('after', cursorTo(next))"],
     ['if (next !== undefined) {', 'if (next) {'],
-    ['list instanceof Readable ? list.destroy() : list', 'list']
+    ['  list.destroy()\n', '']
   ]),
   ...inFile('plugins/stores/memory/segments.ts', memory, [
     ['records.length > limit && { next', 'records.length >= limit && { next'],
     ['lowerBound(segment.positions, after + 1)', 'lowerBound(segment.positions, after)'],
     ['last.bytes ? segmentOf([...last.positions], [...last.records]) : last', 'last'],
     ['mergeSmall(index - 1)', ''],
-    ['...changed.size > 0 ? [changed] : []', 'changed'],
+    ['changed.size > 0 ? split(changed) : []', 'split(changed)'],
     ['for (const last of segments.slice(-1)) bytesOf(last)', '']
   ]),
   ...inFile('plugins/stores/sql/lists.ts', databases, [
     ['const isMore = rows.length > size', 'const isMore = rows.length >= size'],
     ['isEnd = rows.length < count', 'isEnd = rows.length <= count'],
-    ['clearTimeout(stalled)\n      snapshot.free()', 'clearTimeout(stalled)']
+    ['clearTimeout(late)\n      snapshot.free()', 'clearTimeout(late)']
   ]),
   ...inFile('plugins/stores/sql/table.ts', databases, [
     ["if (value.includes('\\0')) throw", 'if (false) throw'],
@@ -140,7 +140,7 @@ export const mutants = [
   ...inFile('plugins/stores/sqlite/engine.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
     ['statements.keepLastId.run(id)', ''],
-    ['at = excluded.at where at < ?`', 'at = excluded.at where ? > 0`']
+    ['and key = ? and at >= ?)`', 'and key = ? and ? < 0)`']
   ]),
   ...inFile('plugins/stores/postgres/tables.ts', databases, [
     ['if counted = 0 then', 'if false then']

@@ -92,7 +92,7 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
   async function complete ({ table, indexes }: Table) {
     const found = await query(`
       select relname, pg_get_indexdef(indexrelid) from pg_index join pg_class on pg_class.oid = indexrelid
-      where indrelid = to_regclass(${literal(table)}) and indisvalid and indpred is null`) as [string, string][]
+      where indrelid = to_regclass(${literal(table)}) and indisvalid and not indisprimary and indpred is null`) as [string, string][]
     for (const [index] of found) if (ownName.test(index) && !Object.hasOwn(indexes, index)) await run(`drop index ${quoted(index)}`)
     for (const [index, columns] of Object.entries(indexes)) {
       if (!found.some(([, sql]) => plain(sql).endsWith(plain(`using btree (${columns})`)))) await run(`create index ${quoted(index)} on ${table} (${columns})`)
