@@ -237,7 +237,7 @@ onEveryEngine((t, address, engine) => {
 
     const { schemas } = (await send('GET', '/openapi.json')).body.components
     t.same(Object.keys(schemas.Account.properties), ['id', 'name', 'role', 'since', 'keys', 'place'])
-    t.same(Object.keys(schemas.NewAccount.properties), ['name', 'password', 'keys', 'place'])
+    t.same(Object.keys(schemas.NewAccount.properties), ['id', 'name', 'password', 'keys', 'place'], 'the id is ignored')
     t.same([schemas.Account.required, schemas.NewAccount.required], [['id', 'name', 'role'], ['name', 'password']])
     t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada', password: 'p', keys: [{ label: 'a', secret: 's' }] }]])
   })
