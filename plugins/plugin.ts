@@ -17,6 +17,9 @@ export function repeatable<T> (plugin: FastifyPluginAsync<T & object>) {
   return Object.assign(plugin, { [Symbol.for('plugin-meta')]: { fastify } })
 }
 
+/** The decorator of `docs` that defines the security scheme of `auth` in its document, and returns the name. */
+export const defineBearerScheme = Symbol('define bearer scheme')
+
 /** Returns the decorator of one of our plugins, if the scope has it. A host may have another one with this name. */
 export function ownDecorator<T> (app: FastifyInstance, name: string, method: keyof T & string): T | undefined {
   const decorator = app.hasDecorator(name) ? app.getDecorator(name) : undefined

@@ -10,6 +10,12 @@ export const namedToken = {
   expected: 'TOKEN or NAME:TOKEN, of letters, digits and -._~+/, with = only at the end'
 }
 
+/** What a token allows: `read` is GET and HEAD, `write` everything. With a name, only in the collection with this name. */
+export const scope = {
+  pattern: '([A-Za-z0-9_-]+:)?(read|write)',
+  expected: 'read, write, COLLECTION:read or COLLECTION:write'
+}
+
 /** A pattern for one or more of these, separated by commas. */
 function listOf (pattern: string) {
   return `(${pattern})(,(${pattern}))*`
@@ -62,7 +68,12 @@ export const Config = Type.Object({
     expected: `tokens separated by commas, each ${namedToken.expected}`,
     description: 'Bearer tokens that are accepted, separated by commas; `NAME:TOKEN` gives a token a name for the log'
   })),
-  AUTH_TOKENS_FILE: file('File with one such token per line; changes take effect without a restart'),
+  AUTH_TOKENS_FILE: file('File with one such token per line, and its scopes after spaces; changes take effect without a restart'),
+  PUBLIC_SCOPES: Type.Optional(Type.String({
+    pattern: `^${listOf(scope.pattern)}$`,
+    expected: `scopes separated by commas, each ${scope.expected}`,
+    description: 'What requests without a token may do, such as `read` or `orders:read`, separated by commas'
+  })),
   RATE_LIMIT_MAX: Type.Optional(integer([1, 1_000_000_000], 'Maximum number of requests per client and time window')),
   RATE_LIMIT_WINDOW: integer([1, 86_400_000], 'Length of the time window, in milliseconds', 60_000),
   REDIS_URL: Type.Optional(Type.String({

@@ -24,6 +24,9 @@ export const InvalidRequest = Type.Object({
   examples: [{ detail: 'Invalid body: name is required.', errors: [{ in: 'body', path: '/name', message: 'is required' }] }]
 })
 
+/** The `detail` of a 403 for a token. */
+export const missingScope = (scope: string) => `The bearer token does not have the scope ${scope}`
+
 /** The `detail` of an error by status. */
 export const details = {
   401: 'A bearer token is required',

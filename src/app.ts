@@ -101,11 +101,11 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 
   /** The collections under each prefix, and their guards. */
   async function api (app: FastifyInstance) {
-    const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, RATE_LIMIT_MAX } = config
+    const { AUTH_TOKENS, AUTH_TOKENS_FILE, MAX_EVENT_LOOP_DELAY, PUBLIC_SCOPES, RATE_LIMIT_MAX } = config
     if (config.SECURITY_HEADERS) app.register(securityHeaders)
     if (MAX_EVENT_LOOP_DELAY) app.register(loadShedding, { maxEventLoopDelay: MAX_EVENT_LOOP_DELAY })
     if (RATE_LIMIT_MAX) app.register(rateLimit, { max: RATE_LIMIT_MAX, timeWindow: config.RATE_LIMIT_WINDOW, redis: config.REDIS_URL })
-    if (AUTH_TOKENS ?? AUTH_TOKENS_FILE) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE })
+    if (AUTH_TOKENS ?? AUTH_TOKENS_FILE ?? PUBLIC_SCOPES) app.register(auth, { tokens: AUTH_TOKENS?.split(','), file: AUTH_TOKENS_FILE, publicScopes: PUBLIC_SCOPES?.split(',') })
     for (const prefix of prefixesOf(config)) app.register(collectionsAndOtherPaths, { prefix })
   }
 

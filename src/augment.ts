@@ -15,5 +15,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The token of the request, with the plugin `auth`. */
     bearerToken: string | undefined
+    /** The scopes of the request, with the plugin `auth`: those of its token, and those that need none. */
+    scopes: readonly string[] | undefined
   }
 }

@@ -6,14 +6,14 @@ import { StartupError } from '../plugins/startup.js'
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /** The plugins name their options in messages. An operator knows the variables. */
-const variables = { store: 'DATABASE_URL', seed: 'SEED_FILE', file: 'AUTH_TOKENS_FILE', redis: 'REDIS_URL' }
+const variables = { store: 'DATABASE_URL', seed: 'SEED_FILE', tokens: 'AUTH_TOKENS', file: 'AUTH_TOKENS_FILE', publicScopes: 'PUBLIC_SCOPES', redis: 'REDIS_URL' }
 
 try {
   await start()
 } catch (error) {
   const { code, message } = error as NodeJS.ErrnoException
   if (code === 'ERR_MODULE_NOT_FOUND') console.error(`${message}. Install the dependencies with: npm ci`)
-  else if (error instanceof StartupError) console.error(message.replaceAll(/the option (store|seed|file|redis)\b/gi, (_, option: keyof typeof variables) => variables[option]))
+  else if (error instanceof StartupError) console.error(message.replaceAll(/the option (store|seed|tokens|file|publicScopes|redis)\b/gi, (_, option: keyof typeof variables) => variables[option]))
   else throw error
   process.exitCode = 1
 }

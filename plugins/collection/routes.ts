@@ -155,6 +155,7 @@ const collection: FastifyPluginAsync<Definition<object>> = async function collec
       url,
       ...route,
       ...own,
+      config: { ...own.config, collection: definition.name },
       schema: { ...names, ...schema, ...ownSchema },
       preValidation: [preValidation, schema?.body ? prepareBody ?? [] : []].flat(),
       onSend: [ownOnSend, onSend].flat(),

@@ -1,5 +1,5 @@
 import type { TSchema } from '@sinclair/typebox'
-import { details, ErrorBody, InvalidRequest, type Problem } from '../../schemas/errors.js'
+import { details, ErrorBody, InvalidRequest, missingScope, type Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { errorBody, invalid } from '../http/errors.js'
 
@@ -7,7 +7,7 @@ import { errorBody, invalid } from '../http/errors.js'
 export interface Operation {
   operationId?: string
   tags?: string[]
-  security?: object[]
+  security?: Record<string, string[]>[]
   parameters?: { in: string, name: string, schema: TSchema, example?: unknown }[]
   requestBody?: Body
   responses: Record<string, Body>
@@ -20,7 +20,8 @@ interface Body {
 
 /** Adds an example to every body that is a component, because @fastify/swagger drops what is next to a `$ref`. */
 export function addExamples (operation: Operation, schemas: Record<string, TSchema>) {
-  const { parameters = [], requestBody, responses } = operation
+  const { parameters = [], requestBody, responses, security = [] } = operation
+  const [scope] = security.flatMap(schemes => Object.values(schemes).flat())
   const inPath = parameters.find(parameter => parameter.in === 'path' && parameter.schema.type === 'integer')
   const [requestMedia] = Object.values(requestBody?.content ?? {})
   const required = schemas[nameOf(requestMedia?.schema)]?.required ?? []
@@ -39,6 +40,7 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
   }
 
   function exampleOf (component: string, status: string) {
+    if (status === '403' && scope !== undefined) return { detail: missingScope(scope) }
     // `default` in the document stands for the responses of Node and Fastify to invalid HTTP.
     if (schemaName(component) === schemaName(ErrorBody.$id)) return { detail: Object({ ...details, default: details[431] })[status] }
     if (schemaName(component) === schemaName(InvalidRequest.$id)) return invalidExample()

@@ -7,7 +7,7 @@ import { schemaName } from '../../schemas/fields.js'
 import { compress } from '../http/compression.js'
 import { etagOf, isNotModified, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
-import { checkOptions, custom, metadata, optional } from '../plugin.js'
+import { checkOptions, custom, defineBearerScheme, metadata, optional } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { version } from '../version.js'
 import { addExamples, nameOf, type Operation } from './examples.js'
@@ -78,11 +78,16 @@ const maxServers = 20
 export default fp<DocsOptions>(async function docs (app, options) {
   checkOptions(app, 'docs', DocsOptions, options)
   if (app.hasDecorator('swagger')) throw new StartupError('The plugin docs and @fastify/swagger cannot document the same routes. Register only one of them.')
-  const { title = info.title, description, version = info.version, securitySchemes = {}, document = '/openapi.json', prefix = '' } = options
+  const { title = info.title, description, version = info.version, document = '/openapi.json', prefix = '' } = options
   const path = posix.join('/', prefix, document)
   // The relative path from the document to the base of the paths in it.
   const up = posix.relative(posix.dirname(app.prefix + path), '/') || '.'
   const server = { url: up, description: 'This service' }
+  const securitySchemes = { ...options.securitySchemes }
+  app.decorate(defineBearerScheme, () => {
+    securitySchemes.bearer ??= { type: 'http', scheme: 'bearer' }
+    return 'bearer'
+  })
   const documents = new Map<string | undefined, { body: Buffer, etag: string }>()
 
   app.register(import('@fastify/swagger'), {
@@ -142,7 +147,7 @@ interface Document {
   paths: Record<string, Record<string, Operation>>
 }
 
-/** Completes the generated document: adds examples, and the security scheme of the operations with our 401 response. Shortens operation ids. */
+/** Completes the generated document: adds examples, and shortens operation ids. */
 function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const document: Document = JSON.parse(JSON.stringify(Object.values(generated)[0]))
   const { components } = document
@@ -152,10 +157,6 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   for (const operation of operations) {
     const shortId = schemaName(operation.operationId)
     if (!ids.includes(shortId)) operation.operationId = shortId
-    if (operation.responses[401]?.headers?.['WWW-Authenticate'] && !operation.security) {
-      operation.security = [{ bearer: [] }]
-      components.securitySchemes = { bearer: { type: 'http', scheme: 'bearer' }, ...components.securitySchemes }
-    }
     addExamples(operation, components.schemas)
   }
   if (Object.keys(Object(components.securitySchemes)).length === 0) delete components.securitySchemes

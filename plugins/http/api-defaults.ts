@@ -6,7 +6,7 @@ import { nestedFieldsRemover } from '../schema/unknown-fields.js'
 import { checkerOf } from '../schema/validation.js'
 import errors, { httpError, invalid, parts } from './errors.js'
 import jsonBody from './json-body.js'
-import { failures, rateHeaders } from './responses.js'
+import { failures, forbidden, rateHeaders } from './responses.js'
 
 const applied = Symbol('api defaults')
 
@@ -89,12 +89,13 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
 /** Adds the responses of the guards of a scope, which are detected by their decorators. */
 function withGuards (app: FastifyInstance, method: string, responses: Record<string, TSchema>) {
   const isLimited = app.hasDecorator('rateLimiter')
+  const hasAuth = app.hasRequestDecorator('bearerToken')
   const limited = Object.entries(responses).map(([status, schema]) =>
     [status, isLimited && status.startsWith('2') ? { ...schema, headers: { ...schema.headers, ...rateHeaders } } : schema])
   return {
     ...Object.fromEntries(limited),
-    ...app.hasRequestDecorator('bearerToken') && { 401: failures[401] },
-    ...app.hasDecorator('crossOriginProtection') && method !== 'GET' && method !== 'HEAD' && { 403: failures[403] },
+    ...hasAuth && { 401: failures[401], 403: forbidden.scope },
+    ...app.hasDecorator('crossOriginProtection') && method !== 'GET' && method !== 'HEAD' && { 403: hasAuth ? forbidden.scopeOrOrigin : forbidden.origin },
     ...isLimited && { 429: failures[429] }
   }
 }

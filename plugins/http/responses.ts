@@ -43,10 +43,18 @@ export const rateHeaders = {
 
 const failure = (description: string, headers?: TProperties) => ref(ErrorBody, { description, ...headers && { headers } })
 
+const authenticate = { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }
+
+/** The 403 of a route with `auth`, with `crossOriginProtection`, or with both. */
+export const forbidden = {
+  scope: failure('The bearer token does not have the scope that the operation needs', authenticate),
+  origin: failure('A browser sent the request from a page of another origin'),
+  scopeOrOrigin: failure('The bearer token does not have the scope that the operation needs, or a browser sent the request from a page of another origin', authenticate)
+}
+
 export const failures = {
   400: ref(InvalidRequest, { description: 'The request is invalid' }),
-  401: failure('The bearer token is missing or not valid', { 'WWW-Authenticate': Type.String({ description: 'How to authenticate' }) }),
-  403: failure('A browser sent the request from a page of another origin'),
+  401: failure('The bearer token is missing or not valid', authenticate),
   404: failure('No record has this id'),
   409: failure('A request with this Idempotency-Key is in progress'),
   412: failure('The precondition in If-Match or If-None-Match is not met'),

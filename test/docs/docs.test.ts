@@ -224,10 +224,11 @@ test('the document contains the responses of the features that are enabled, and 
   t.same(document.components.securitySchemes, { bearer: { type: 'http', scheme: 'bearer' } })
   const ids: string[] = []
   for (const [path, methods] of Object.entries<Record<string, any>>(document.paths)) {
-    for (const { operationId, security, responses } of Object.values(methods)) {
+    for (const [method, { operationId, security, responses }] of Object.entries(methods)) {
       ids.push(operationId)
       if (!path.startsWith('/api')) continue
-      t.same(security, [{ bearer: [] }])
+      t.same(security, [{ bearer: [`${path.includes('items') ? 'items' : 'users'}:${method === 'get' ? 'read' : 'write'}`] }])
+      t.ok(responses[403].headers['WWW-Authenticate'])
       t.ok(responses[401].headers['WWW-Authenticate'])
       t.ok(responses[429].headers['Retry-After'])
       for (const status of Object.keys(responses).filter(status => status.startsWith('2'))) t.ok(responses[status].headers['X-RateLimit-Limit'])

@@ -102,8 +102,8 @@ test('a host has cross-origin protection only if it registers the plugin, with i
   t.equal((await app.inject({ method: 'POST', url: '/api/items', body: item, headers: { ...headers, origin: allowed } })).statusCode, 201)
 
   const { paths } = (await app.inject({ url: '/openapi.json', headers })).json()
-  t.same(Object.entries<Record<string, { responses: object }>>(paths).flatMap(([path, methods]) => Object.entries(methods)
-    .filter(([, { responses }]) => '403' in responses).map(([method]) => `${method} ${path}`)).sort(), ['delete /api/users/{id}', 'post /api/items', 'post /api/users'])
+  t.same(Object.entries<Record<string, { responses: Record<string, { description: string }> }>>(paths).flatMap(([path, methods]) => Object.entries(methods)
+    .filter(([, { responses }]) => responses[403]?.description.includes('another origin')).map(([method]) => `${method} ${path}`)).sort(), ['delete /api/users/{id}', 'post /api/items', 'post /api/users'])
 })
 
 test('in a browser, a page of another origin stores nothing, unless CORS_ORIGIN allows it', async t => {

@@ -7,7 +7,7 @@ const Order = { type: 'object', required: ['id', 'quantity'], properties: { id: 
 export async function build () {
   const app = Fastify()
   app.register(errors)
-  await app.register(stores, { store: 'sqlite:own-code.db' })
+  await app.register(stores, { store: `sqlite:${import.meta.dirname}/own-code.db` })
   const early = []
   const use = () => {
     try {

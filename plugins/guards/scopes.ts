@@ -1,0 +1,24 @@
+/** The scopes of a token that has none: it can do everything. */
+export const allScopes = ['write']
+
+/** The collection that a route belongs to, from its `config`. The routes of the plugin `collection` have it, and those of a host can. */
+export function collectionOf (config: object = {}) {
+  const { collection } = config as { collection?: unknown }
+  return typeof collection === 'string' ? collection : undefined
+}
+
+/**
+ * The scopes that allow these methods of a route. The first one allows the least. A request without a route, such as one
+ * to an unknown path, has no methods: it reads nothing, and needs what a read needs.
+ */
+export function scopesFor (methods: string[], config?: object): [string, ...string[]] {
+  const collection = collectionOf(config)
+  const isRead = methods.every(method => method === 'GET' || method === 'HEAD')
+  if (collection === undefined) return isRead ? ['read', 'write'] : ['write']
+  return isRead ? [`${collection}:read`, `${collection}:write`, 'read', 'write'] : [`${collection}:write`, 'write']
+}
+
+/** Returns whether one of the scopes that allow a request is granted. */
+export function isAllowed (granted: readonly string[], allowing: readonly string[]) {
+  return allowing.some(scope => granted.includes(scope))
+}
