@@ -77,14 +77,15 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
 
   /**
    * Answers `GET /`: browsers are redirected to the documentation, and other clients get links to all pages and all
-   * documented routes without parameters, by tag. Also answers browsers that request an icon.
+   * documented routes without parameters, by collection or tag. Also answers browsers that request an icon.
    */
   async function home (app: FastifyInstance) {
     const links: Record<string, string[]> = config.DOCS ? { docs: ['./docs', './redoc', './openapi.json'] } : {}
 
-    app.addHook('onRoute', function addLink ({ method, url, schema }) {
+    app.addHook('onRoute', function addLink ({ method, url, schema, config }) {
       if (method !== 'GET' || url.includes(':')) return
-      for (const tag of schema?.tags ?? []) (links[tag] ??= []).push(`.${url}`)
+      const name: string | undefined = Object(config).collection ?? schema?.tags?.[0]
+      if (name !== undefined) (links[name] ??= []).push(`.${url}`)
     })
 
     app.get('/', { schema: { hide: true } }, async function sendLinks (request, reply) {

@@ -149,13 +149,14 @@ const collection: FastifyPluginAsync<Definition<object>> = async function collec
     const { schema, handler, onSend = [], ...route } = routes[operation]
     const { schema: ownSchema, preValidation = [], onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
     const url = schema?.params ? `/:${idParameter}` : app.prefix === '' ? '/' : ''
+    const config = { ...own.config, collection: definition.name }
     const names = namesIn(app, operation + (operation === 'list' ? Many : One), definition.name)
     app.route({
       ...routeDefaults,
       url,
       ...route,
       ...own,
-      config: { ...own.config, collection: definition.name },
+      config,
       schema: { ...names, ...schema, ...ownSchema },
       preValidation: [preValidation, schema?.body ? prepareBody ?? [] : []].flat(),
       onSend: [ownOnSend, onSend].flat(),
