@@ -517,7 +517,10 @@ onPostgres('the SQL for an existing database is printed without changing it, and
 })
 
 onDatabases('a collection is renamed with the SQL in docs/collections.md', async (t, { url, sql }) => {
-  const [, text = ''] = /```sql\n(alter table orders rename to purchases;[^`]+)```/.exec(readFileSync('docs/collections.md', 'utf8')) ?? []
+  const manual = readFileSync('docs/collections.md', 'utf8')
+  const [, both = ''] = /```sql\n(alter table orders rename to purchases;[^`]+)```/.exec(manual) ?? []
+  const [, more = ''] = /```sql\n(alter sequence "orders:position"[^`]+)```/.exec(manual) ?? []
+  const text = url.startsWith('postgres') ? both + more : both
   const orders = loans({ 'name!': string }, { name: 'orders' })
   const records = await create(url, orders, [{ name: 'x' }, { name: 'y' }])
   for (const statement of text.trim().split(/;\n?/).filter(Boolean)) await sql(statement)
