@@ -63,10 +63,15 @@ export function checkOptions<T extends object> (app: FastifyInstance, plugin: st
   if (problems.length > 0) throw new StartupError(`Invalid options of the plugin ${plugin}: ${problems.join('. ')}.`)
   const names = [...Object.keys(schema.properties), 'prefix', 'logLevel', 'logSerializers'] // Fastify passes its own options on
   for (const name of Object.keys(options).filter(name => !names.includes(name))) {
-    const nearest = names.find(known => isSimilar(name.toLowerCase(), known.toLowerCase()))
+    const nearest = nearestOf(name, names)
     if (nearest) app.log.warn(`The plugin ${plugin} has no option ${name}. Did you mean ${nearest}?`)
   }
   return options
+}
+
+/** The known name that somebody may have meant. */
+export function nearestOf (name: string, names: string[]) {
+  return names.find(known => isSimilar(name.toLowerCase(), known.toLowerCase()))
 }
 
 /** Returns whether two words are the same except for one letter that is wrong, missing, additional or in another place. */

@@ -69,10 +69,12 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   return app
 
   /** Reads the file with collections. Few services have one, so the code is loaded only then. */
-  async function readCollections () {
-    if (config.COLLECTIONS_FILE === undefined) return
-    const { readDefinitions } = await import('../plugins/collection/file.js')
-    definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
+  async function readCollections (app: FastifyInstance) {
+    if (config.COLLECTIONS_FILE !== undefined) {
+      const { readDefinitions } = await import('../plugins/collection/file.js')
+      definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
+    }
+    app.decorate('collections', definitions.map(({ name }) => name))
   }
 
   /**

@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import type { TSchema } from '@sinclair/typebox'
+import { nearestOf } from '../plugins/plugin.js'
 import { explain } from '../plugins/schema/problems.js'
 import { createAjv } from '../plugins/schema/validation.js'
 import { StartupError } from '../plugins/startup.js'
@@ -28,6 +29,22 @@ export function readConfig (env: NodeJS.ProcessEnv = process.env, set: NodeJS.Pr
     const variable = instancePath.slice(1) || params.property
     return variable in set ? `--${settings.find(([, name]) => name === variable)?.[0]}` : variable
   }
+}
+
+/** Warnings about variables that look like one that is not set. */
+export function misspelled (env: NodeJS.ProcessEnv) {
+  const unset = Object.keys(properties).filter(name => env[name] === undefined)
+  return Object.keys(env).filter(name => !(name in properties)).flatMap(name => {
+    const nearest = nearestOf(name, unset)
+    return nearest ? [`There is no variable ${name}. Did you mean ${nearest}?`] : []
+  })
+}
+
+/** Where data is stored, without a password. */
+export function storageOf ({ DATABASE_URL: url }: Config) {
+  if (url === 'memory') return 'memory (data is lost on exit)'
+  if (url.startsWith('sqlite:')) return url
+  return ['PostgreSQL', url.replace(/^[^/]*\/\/([^/?#]*@)?([^/?#]*).*/s, '$2')].filter(Boolean).join(' at ')
 }
 
 /** The invalid value, unless it could contain a password. */

@@ -19,7 +19,7 @@ try {
 }
 
 async function start () {
-  const { readCommandLine, readConfig } = await import('./config.js')
+  const { misspelled, readCommandLine, readConfig, storageOf } = await import('./config.js')
   const { text, set } = readCommandLine(process.argv.slice(2))
   if (text !== undefined) return console.log(text)
   const config = readConfig(process.env, set)
@@ -32,6 +32,7 @@ async function start () {
   const { buildApp, prefixesOf } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
+  for (const warning of misspelled({ ...process.env, ...set })) app.log.warn(warning)
 
   // Signals are handled below, so that a second signal exits at once.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
@@ -73,7 +74,8 @@ async function start () {
 
   function welcome (at: string) {
     const api = prefixesOf(config).map(prefix => at + prefix).join(' and ')
-    return `API at ${api}` + (config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : '')
+    const pages = config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : ''
+    return `API at ${api}${pages}. Collections: ${app.getDecorator<string[]>('collections').join(', ') || 'none'}. Storage: ${storageOf(config)}`
   }
 
   function cannotListen (variable: 'PORT' | 'METRICS_PORT', error: NodeJS.ErrnoException) {

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { Config } from '../../schemas/config.js'
-import { readCommandLine, readConfig } from '../../src/config.js'
+import { misspelled, readCommandLine, readConfig, storageOf } from '../../src/config.js'
 import { open } from '../support/connection.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { newFolder } from '../support/folder.js'
@@ -108,6 +108,7 @@ test('--host, --port and --database override the environment, and an .env file s
   })
   t.equal((await fetch(`${await server.url}/v2/items`)).status, 200)
   t.ok(existsSync(`${folder}/items.db`))
+  t.match(server.output(), `. Storage: sqlite:${folder}/items.db"`)
   t.same(readCommandLine([]), { set: {} })
   server.process.kill('SIGTERM')
   t.same(await server.exit, [0, null])
@@ -159,7 +160,7 @@ test('the service logs its address and one line per request, except probes, and 
   server.process.kill('SIGINT')
   t.same(await server.exit, [0, null])
   const lines = server.output().trim().split('\n').map(line => JSON.parse(line))
-  t.equal(lines[0].msg, `API at ${url}/api, documentation at ${url}/docs and ${url}/redoc`)
+  t.equal(lines[0].msg, `API at ${url}/api, documentation at ${url}/docs and ${url}/redoc. Collections: items, users. Storage: memory (data is lost on exit)`)
   t.match(lines.slice(1, -1), [
     { level: 30, req: { method: 'GET', url: '/api/items?x=1', remoteAddress: '127.0.0.1' }, res: { statusCode: 200 }, responseTime: Number },
     { level: 30, req: { method: 'GET', url: '/api/items/%zz', remoteAddress: '127.0.0.1' }, res: { statusCode: 400 } }
@@ -168,10 +169,33 @@ test('the service logs its address and one line per request, except probes, and 
   t.equal(lines.length, 4)
 })
 
+test('the start line names the host of PostgreSQL without user and password', async t => {
+  for (const [address, host] of [
+    ['postgres://ada:sesame@db:5433/shop?password=sesame', ' at db:5433'],
+    ['postgresql://ada:se@same@db', ' at db'],
+    ['postgres://[::1]/shop', ' at [::1]'],
+    ['postgres://ada:sesame@/shop?host=/run', '']
+  ]) t.equal(storageOf(readConfig({ DATABASE_URL: address })), `PostgreSQL${host}`)
+})
+
+test('a variable that looks like a misspelled one is logged', async t => {
+  const file = `${newFolder(t)}/collections.json`
+  writeFileSync(file, '{"items":null,"users":null}')
+  const server = start(t, { DATABSE_URL: 'sqlite:x', port: '1', COLLECTIONS_FILE: file, COLLECTION_FILE: 'x', HOSTS: 'x', HOST: '127.0.0.1' })
+  await server.url
+  server.process.kill('SIGTERM')
+  t.same(await server.exit, [0, null])
+  const lines = server.output().trim().split('\n').map(line => JSON.parse(line))
+  t.same(lines.filter(({ level }) => level === 40).map(({ msg }) => msg), ['There is no variable DATABSE_URL. Did you mean DATABASE_URL?'])
+  t.match(lines[1].msg, '. Collections: none. Storage: memory')
+  t.same(misspelled({ port: '1' }), ['There is no variable port. Did you mean PORT?'])
+  t.same(misspelled({ HOME: '/', PATH: '/bin', HOSTNAME: 'x', SHELL: 'x', TERM: 'x', USER: 'x', LANG: 'x' }), [])
+})
+
 test('with DOCS=false, the documentation pages are not served or mentioned', async t => {
   const server = start(t, { DOCS: 'false', API_PREFIX: '/v2' }, { built: true })
   const url = await server.url
-  t.equal(JSON.parse(server.output().trim()).msg, `API at ${url}/v2`)
+  t.equal(JSON.parse(server.output().trim()).msg, `API at ${url}/v2. Collections: items, users. Storage: memory (data is lost on exit)`)
   t.equal((await fetch(`${url}/v2/items`)).status, 200)
   for (const path of ['/docs', '/redoc', '/openapi.json', '/api/items']) t.equal((await fetch(url + path)).status, 404)
   server.process.kill('SIGTERM')
