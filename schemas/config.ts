@@ -4,6 +4,9 @@ import { oneOf } from './fields.js'
 /** The defaults of the options that `stores` and the environment share. */
 export const databaseDefaults = { timeout: 5000, poolSize: 10 }
 
+/** The smallest file with a collection. */
+export const collectionsExample = '{"orders": {"schema": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}}}'
+
 /** A token for `AUTH_TOKENS`, with or without a name. The characters are those of RFC 6750, so a colon can only follow a name. */
 export const namedToken = {
   pattern: '([A-Za-z0-9._~+/-]+:)?[A-Za-z0-9._~+/-]+=*',
@@ -50,7 +53,7 @@ export const Config = Type.Object({
     default: 'client',
     description: 'Who chooses the id of a new item or user: the `client`, or the `server`'
   }),
-  COLLECTIONS_FILE: file('JSON file with your own collections, such as `{"orders":{"schema":{}}}`'),
+  COLLECTIONS_FILE: file(`JSON file with your own collections, such as \`${collectionsExample}\``),
   DATABASE_URL: Type.String({
     default: 'memory',
     pattern: '^(memory$|sqlite:.|postgres(ql)?://)',

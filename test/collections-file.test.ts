@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import { test, type Test } from 'tap'
+import { readCommandLine } from '../src/config.js'
 import { onEveryEngine } from './support/engines.js'
 import { uncovered } from './support/environment.js'
 import { newFolder } from './support/folder.js'
@@ -103,6 +104,14 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
+test('the service accepts the examples of a file in --help and docs/configuration.md', async t => {
+  for (const text of [String(readCommandLine(['--help']).text), readFileSync('docs/configuration.md', 'utf8')]) {
+    const examples = Array.from(text.matchAll(/with your own\s+collections, such as `?(\{[^`|]+?\})(`|\n +[A-Z_]+ )/g), ([, example]) => example)
+    t.not(examples.length, 0)
+    for (const example of examples) t.equal((await build(t, { COLLECTIONS_FILE: fileOf(t, example) }).inject('/api/orders')).body, '[]')
+  }
+})
+
 test('the document, GET / and the metrics have the collections of the file', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { users: { ...withFields({ email: { type: 'string' } }), operations: ['list', 'create'] }, items: null, order_lines: orders }) })
   t.same((await app.inject('/')).json().order_lines, ['./api/order_lines'])
@@ -171,7 +180,7 @@ test('an invalid file is one message with all problems', async t => {
     }, problems[0])
   }
   for (const content of ['[]', 'null', '{']) {
-    await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), { code: 'ERR_STARTUP', message: /^(Cannot read COLLECTIONS_FILE: |COLLECTIONS_FILE must contain a JSON object such as \{"orders":)/ })
+    await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), { code: 'ERR_STARTUP', message: /^(Cannot read COLLECTIONS_FILE: |COLLECTIONS_FILE must contain a JSON object such as \{"orders": )/ })
   }
 })
 

@@ -1,5 +1,6 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import addFormats from 'ajv-formats'
+import { collectionsExample } from '../../schemas/config.js'
 import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { problemsOf } from '../schema/problems.js'
@@ -18,7 +19,7 @@ type Problems = { path: string, message: string }[]
 
 /** Reads definitions from a JSON file and adds them to others. One with the name of another replaces it, and null removes it. */
 export async function readDefinitions (file: string, others: readonly Definition[]) {
-  const entries = Object.entries(readObject('COLLECTIONS_FILE', file, '{"orders":{"schema":{"type":"object","required":["id"],"properties":{"id":{"type":"integer"}}}}}'))
+  const entries = Object.entries(readObject('COLLECTIONS_FILE', file, collectionsExample))
   const definitions = new Map(others.map(definition => [definition.name, definition]))
   const problems: Problems = []
   const { name: _name, store, routes, ...options } = CollectionOptions.properties
