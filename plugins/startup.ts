@@ -16,9 +16,41 @@ export function readNamed<T> (name: string, read: () => T) {
 
 /** Reads the JSON object in the file that a variable names. */
 export function readObject (variable: string, file: string, example: string): Record<string, unknown> {
-  const value = readNamed(variable, () => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file))))
+  const value = readNamed(variable, () => parse(new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file))))
   if (Object(value) !== value || Array.isArray(value)) throw new StartupError(`${variable} must contain a JSON object such as ${example}.`)
   return value
+}
+
+/** Parses JSON. An error names the line and the column. */
+function parse (text: string) {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    const lines = text.slice(0, brokenAt(text)).split('\n')
+    const message = (error as Error).message.replace(/ at position .*|, (\.{3})?".* is not valid JSON$/s, '')
+    /* c8 ignore next -- Bun has other messages */
+    throw process.versions.bun ? error : new SyntaxError(`${message} (line ${lines.length}, column ${Number(lines.at(-1)?.length) + 1})`)
+  }
+}
+
+/** The length of the longest start of a text that can become JSON. (Not every message of V8 has a position, and none of Bun.) */
+function brokenAt (text: string) {
+  let [valid, invalid] = [0, text.length + 1]
+  while (invalid - valid > 1) {
+    const middle = (valid + invalid) >> 1
+    if (canContinue(text.slice(0, middle))) valid = middle
+    else invalid = middle
+  }
+  return valid
+}
+
+function canContinue (start: string) {
+  try {
+    JSON.parse(start)
+    return true
+  } catch (error) {
+    return new RegExp(`^Unterminated string|^Unexpected end|at position ${start.length}\\b`).test((error as Error).message)
+  }
 }
 
 /** Loads a module that needs an optional package. */

@@ -145,6 +145,8 @@ test('ID_SOURCE is for items and users only', async t => {
 
 test('an invalid file is one message with all problems', async t => {
   const { schema } = orders
+  const types = 'must be one of array, boolean, integer, null, number, object, string'
+  const slow = 'can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways'
   for (const [content, ...problems] of [
     [{ Orders: { schema }, pg_orders: { schema }, open: { schema }, constructor: { schema }, __proto__: null }, '/Orders must have a name of at most 48 lower case letters, digits and _ that starts with a letter', ...['pg_orders', 'open', 'constructor'].map(name => `/${name} has a name that is reserved`)],
     [{ a: {}, b: 5, c: null, d: { schema: 5 } }, '/a/schema is required', '/b must be an object', '/c must be an object', '/d/schema must be an object or true or false'],
@@ -153,6 +155,12 @@ test('an invalid file is one message with all problems', async t => {
       '/a/idSource must be one of client, server', '/a/seed/0 must be an object', '/a/idParameter must be letters and _', '/a/upgrades/0 must match one of the allowed schemas'],
     [{ a: withFields({ b: { type: 'integer', minimum: '1' }, c: { pattern: '(' }, d: { items: [{}] } }) },
       '/a/schema/properties/b/minimum must be a number', '/a/schema/properties/c/pattern must match the format regex', '/a/schema/properties/d/items must be an object or true or false'],
+    [{ a: withFields({ b: { type: 'strng' }, type: { type: ['string', 'x'] }, c: { type: [] } }), d: { ...withFields({ type: { type: 5 } }), type: [] } },
+      `/a/schema/properties/b/type ${types}`, `/a/schema/properties/type/type ${types}`, `/a/schema/properties/type/type/1 ${types}`,
+      `/a/schema/properties/c/type ${types}`, '/a/schema/properties/c/type must not have fewer than 1 items', '/d/type is not a known field', `/d/schema/properties/type/type ${types}`],
+    [{ a: { ...withFields({ b: { maximumm: 1, pattern: 'a*b' } }), operations: ['steal'] }, B: withFields({ c: { format: 'phone' } }) },
+      '/a/operations/0 must be one of list, get, create, replace, update, delete', '/a/schema/properties/b/maximumm is not a supported keyword', `/a/schema/properties/b/pattern ${slow}`,
+      '/B must have a name of at most 48 lower case letters, digits and _ that starts with a letter', '/B/schema/properties/c/format is not a supported format'],
     [{ a: withFields({ b: { maximumm: 1, format: 'phone' }, 'c/~d': { $ref: '#/$defs/none' }, e: { $ref: '#' }, f: { $dynamicRef: '#x', $id: 'x' }, g: { constructor: 1, format: 'url' }, h: { items: { nullable: true, properties: { $id: {} } } } }, { $schema: 'http://json-schema.org/draft-07/schema#' }) },
       '/a/schema/properties/b/maximumm is not a supported keyword', '/a/schema/properties/b/format is not a supported format', '/a/schema/properties/c~1~0d/$ref must be #/$defs/ and the name of a schema there',
       '/a/schema/properties/e/$ref must be #/$defs/ and the name of a schema there', '/a/schema/properties/f/$dynamicRef is not a supported keyword', '/a/schema/properties/f/$id is not a supported keyword',
@@ -169,7 +177,7 @@ test('an invalid file is one message with all problems', async t => {
     [{ a: withFields({ b: { $ref: '#/$defs/d0' } }, { $defs: doubling(22) }), c: withFields({ d: { enum: Array.from({ length: 200 }, (_, n) => [n]) } }) },
       '/a/schema must not apply more than 100 schemas to the same value, but applies up to 12582910', '/c/schema must not apply more than 100 schemas to the same value, but applies up to 201'],
     [{ a: withFields({ b: { pattern: '(a+)+$' }, c: { type: 'object', patternProperties: { 'a*b': {} } } }) },
-      ...['b/pattern', 'c/patternProperties/a*b'].map(path => `/a/schema/properties/${path} can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways`)],
+      ...['b/pattern', 'c/patternProperties/a*b'].map(path => `/a/schema/properties/${path} ${slow}`)],
     [{ a: { schema, seed: [{ id: 1, quantity: 0, email: 'a@b.c' }, ada] } }, '/a/seed/0/quantity must be at least 1'],
     [{ order: { schema }, orders: { schema }, new_order: withFields({}), problems: withFields({}), x: withFields({}, { title: 'User' }) },
       '/orders has records with the name Order, like order. Set another title in the schema', '/new_order has records with the name NewOrder, like orders. Set another title in the schema',
@@ -181,6 +189,21 @@ test('an invalid file is one message with all problems', async t => {
   }
   for (const content of ['[]', 'null', '{']) {
     await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), { code: 'ERR_STARTUP', message: /^(Cannot read COLLECTIONS_FILE: |COLLECTIONS_FILE must contain a JSON object such as \{"orders": )/ })
+  }
+})
+
+test('broken JSON in a file is reported with its line and column', async t => {
+  for (const [content, problem] of [
+    ['{', "Expected property name or '}' in JSON (line 1, column 2)"],
+    ['{\n  "a": x\n}', "Unexpected token 'x' (line 2, column 8)"],
+    [`{\n"a": ["${'x'.repeat(99)}",\r\n1,,2]}`, "Unexpected token ',' (line 3, column 3)"],
+    ['{\n "a": 1\n "b": 2}', "Expected ',' or '}' after property value in JSON (line 3, column 2)"],
+    ['{"a": "\n"}', 'Bad control character in string literal in JSON (line 1, column 8)'],
+    ['{"a": "', 'Unterminated string in JSON (line 1, column 8)'],
+    ['', 'Unexpected end of JSON input (line 1, column 1)']
+  ]) {
+    await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), { code: 'ERR_STARTUP', message: `Cannot read COLLECTIONS_FILE: ${problem}` })
+    t.throws(() => build(t, { SEED_FILE: fileOf(t, content) }), { message: `Cannot read SEED_FILE: ${problem}` })
   }
 })
 

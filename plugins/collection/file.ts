@@ -1,4 +1,5 @@
 import { Type, type TSchema } from '@sinclair/typebox'
+import type { ErrorObject } from 'ajv'
 import addFormats from 'ajv-formats'
 import { collectionsExample } from '../../schemas/config.js'
 import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
@@ -29,7 +30,7 @@ export async function readDefinitions (file: string, others: readonly Definition
     if (entry === null && definitions.delete(name)) continue
     const definition = { ...Object(entry), name } as Definition
     validate(entry)
-    const found = await problemsOfEntry(definition, problemsOf(validate.errors))
+    const found = await problemsOfEntry(definition, problemsOf(withTypes(validate.errors ?? [])))
     problems.push(...found.map(({ path, message }) => ({ path: pointer(name) + path, message })))
     definitions.set(name, definition)
   }
@@ -39,13 +40,22 @@ export async function readDefinitions (file: string, others: readonly Definition
   return [...definitions.values()]
 }
 
+/** The errors of a definition. If a `type` is wrong, its errors name the types instead of a union of one and several types. */
+function withTypes (errors: ErrorObject[]) {
+  const places = errors.filter(({ keyword, instancePath }) => keyword === 'anyOf' && instancePath.endsWith('/type')).map(({ instancePath }) => instancePath)
+  return errors.filter(({ keyword, instancePath }) => !(places.includes(instancePath) && ['anyOf', 'type'].includes(keyword)))
+}
+
 /** Checks in stages, because each needs what the previous one has checked. */
 async function problemsOfEntry (definition: Definition, problemsOfOptions: Problems): Promise<Problems> {
+  const isJsonSchema = problemsOfOptions.every(({ path }) => path !== '' && !path.startsWith('/schema'))
   for (const check of [
-    () => [...problemsOfName(definition.name), ...problemsOfOptions],
-    () => problemsOfKeywords(definition.schema),
+    async () => [
+      ...problemsOfName(definition.name),
+      ...problemsOfOptions,
+      ...isJsonSchema ? [...problemsOfKeywords(definition.schema), ...await problemsOfPatterns(definition.schema)] : []
+    ],
     () => [...problemsOfDefinition(definition), ...problemsOfRecursion(definition.schema)],
-    () => problemsOfPatterns(definition.schema),
     () => problemsOfRecords(checkDefinition(definition).schema, definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
   ]) {
     const problems = await check()
