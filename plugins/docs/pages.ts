@@ -6,21 +6,13 @@ import type { FastifyInstance } from 'fastify'
 import { StartupError } from '../startup.js'
 import assets from './assets.js'
 import type { DocsOptions } from './openapi.js'
+import { head } from './swagger-ui-head.js'
 
 /** The pages load everything from this server. Both use inline styles. */
 const contentSecurityPolicy = [
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:",
   "connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 ].join('; ')
-
-/** What the page of @fastify/swagger-ui lacks: a viewport and one column less for phones, and a dark background in dark mode. */
-const head = `<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-@media (max-width: 640px) { .swagger-ui .response-col_links { display: none } }
-@media (prefers-color-scheme: dark) { body:not(:has(.swagger-ui)) { background: #1c2022 } }
-html.dark-mode body { background: none }
-</style>
-`
 
 type PagesOptions = Pick<DocsOptions, 'swaggerUi' | 'redoc'> & { title: string, document: string, bundle?: string }
 

@@ -316,6 +316,30 @@ test('in a browser', async t => {
     })
   }
 
+  for (const colorScheme of ['light', 'dark'] as const) {
+    t.test(`all texts of both pages have a contrast of at least 4.5 in ${colorScheme} mode`, async t => {
+      const COLLECTIONS_FILE = `${newFolder(t)}/collections.json`
+      writeFileSync(COLLECTIONS_FILE, JSON.stringify({ notes: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, text: { type: 'string', pattern: '^a' } } } } }))
+      const service = build(t, { COLLECTIONS_FILE, AUTH_TOKENS: 'sesame', PUBLIC_SCOPES: 'read', RATE_LIMIT_MAX: '1000' })
+      const base = await service.listen({ port: 0, host: '127.0.0.1' })
+      const { page } = await open(`${base}/docs`, { ...screen.options, colorScheme })
+      await page.waitForSelector('.opblock')
+      await clickAll(page, '.opblock-summary-control[aria-expanded="false"], .json-schema-2020-12-expand-deep-button')
+      await page.click('#operations-items-listItems .try-out__btn')
+      await page.click('#operations-items-listItems .execute')
+      await page.waitForSelector('#operations-items-listItems .live-responses-table tbody .response-col_status')
+      t.same(await page.evaluate(lowContrasts), [], '/docs')
+      await page.click('.auth-wrapper .authorize')
+      await page.waitForSelector('.auth-container input')
+      t.same(await page.evaluate(lowContrasts), [], '"Authorize"')
+
+      const { page: redoc } = await open(`${base}/redoc`, { ...screen.options, colorScheme })
+      await redoc.waitForSelector('div[data-section-id*="operation/"]')
+      await clickAll(redoc, 'h3 + div button, [data-section-id] button:has(> strong)')
+      t.same(await redoc.evaluate(lowContrasts), [], '/redoc')
+    })
+  }
+
   t.test('"Authorize" takes a token that survives a reload, and "Try it out" sends it', async t => {
     const guarded = build(t, { AUTH_TOKENS: 'sesame' })
     await guarded.listen({ port: 0 })
@@ -374,6 +398,14 @@ test('in a browser', async t => {
     return { page, problems }
   }
 
+  async function clickAll (page: Page, selector: string) {
+    t.not(await page.evaluate(`(() => {
+      const found = document.querySelectorAll('${selector}')
+      for (const button of found) button.click()
+      return found.length
+    })()`), 0, selector)
+  }
+
   /** The width of the page, and its color scheme by the colors of a text and its background. */
   async function look (page: Page, text: string, background: string) {
     const [width, ...colors] = await page.evaluate<[number, string, string]>(`[
@@ -385,6 +417,39 @@ test('in a browser', async t => {
     return { viewport: { width, height: 900 }, colorScheme: isBrightText && !isBrightBackground ? 'dark' : 'light' }
   }
 })
+
+/** Lists the visible texts of a page with a contrast below 4.5, as WCAG 2.2 defines it, and how many texts there are if they are few. */
+const lowContrasts = `(() => {
+  for (const animation of document.getAnimations()) animation.cancel()
+  const parse = color => color.match(/[\\d.]+/g).map(Number)
+  const over = ([r, g, b, alpha = 1], under) => [r, g, b].map((value, n) => value * alpha + under[n] * (1 - alpha))
+  const luminance = color => color.map(value => value / 255).map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, n) => sum + value * [0.2126, 0.7152, 0.0722][n], 0)
+  const found = new Set()
+  let texts = 0
+  for (const element of document.querySelectorAll('body *')) {
+    if (element.getClientRects().length === 0 || element.closest('svg') || getComputedStyle(element).visibility !== 'visible') continue
+    const own = Array.from(element.childNodes).filter(({ nodeType }) => nodeType === Node.TEXT_NODE).map(({ textContent }) => textContent).join('').trim() || element.value
+    const pseudo = ['::before', '::after'].map(name => [name, getComputedStyle(element, name).content]).filter(([, content]) => /^".*[^\\s\\u200b].*"$/.test(content))
+    for (const [name, text] of [...own ? [[undefined, own]] : [], ...pseudo, ...element.placeholder && !element.value ? [['::placeholder', element.placeholder]] : []]) {
+      let background = [255, 255, 255]
+      let opacity = 1
+      const path = []
+      for (let at = element; at; at = at.parentElement) path.unshift(at)
+      for (const style of path.map(at => getComputedStyle(at))) {
+        background = over(parse(style.backgroundColor), background)
+        opacity *= style.opacity
+      }
+      if (opacity === 0) continue
+      const [r, g, b, alpha = 1] = parse(getComputedStyle(element, name).color)
+      const [dark, bright] = [over([r, g, b, alpha * opacity], background), background].map(luminance).sort((one, other) => one - other)
+      const contrast = (bright + 0.05) / (dark + 0.05)
+      texts++
+      if (contrast < 4.5) found.add([contrast.toFixed(2), element.tagName, element.className, name, text.slice(0, 30), [r, g, b], background.map(Math.round)].join(' '))
+    }
+  }
+  return texts > 100 ? Array.from(found) : ['only ' + texts + ' texts']
+})()`
 
 /** A proxy that serves the port under a path prefix, which it strips. */
 async function proxy (t: Test, port: number, prefix: string) {

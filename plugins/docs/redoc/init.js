@@ -5,6 +5,7 @@ const dark = {
   colors: {
     primary: { main: '#9ab0ff' },
     success: { main: '#7ad086' },
+    warning: { main: '#ffc14d' },
     error: { main: '#ff8a80' },
     text: { primary: '#dfe3e6', secondary: '#a9b1b8' },
     border: { dark: '#3b444b', light: '#3b444b' },
