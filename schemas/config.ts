@@ -28,7 +28,7 @@ function integer ([minimum, maximum]: [number, number], description: string, val
   return Type.Integer({ minimum, maximum, description, ...value !== undefined && { default: value } })
 }
 
-function file (description: string) {
+function text (description: string) {
   return Type.Optional(Type.String({ minLength: 1, description }))
 }
 
@@ -49,11 +49,14 @@ export const Config = Type.Object({
     expected: 'a path such as /api, or several paths separated by commas',
     description: 'Path of the collections, or several paths separated by commas'
   }),
+  API_TITLE: text('Title of the API in its documentation; the default names the collections'),
+  API_VERSION: text('Version of the API in its documentation; the default is that of the service'),
+  API_DESCRIPTION: text('Description of the API in its documentation, as Markdown'),
   ID_SOURCE: oneOf(['client', 'server'], {
     default: 'client',
     description: 'Who chooses the id of a new item or user: the `client`, or the `server`'
   }),
-  COLLECTIONS_FILE: file(`JSON file with your own collections, such as \`${collectionsExample}\``),
+  COLLECTIONS_FILE: text(`JSON file with your own collections, such as \`${collectionsExample}\``),
   DATABASE_URL: Type.String({
     default: 'memory',
     pattern: '^(memory$|sqlite:.|postgres(ql)?://)',
@@ -63,7 +66,7 @@ export const Config = Type.Object({
   DATABASE_TIMEOUT: integer([1, 600_000], 'Maximum time for the database operations of a request, in milliseconds', databaseDefaults.timeout),
   DATABASE_POOL_SIZE: integer([2, 1000], 'Maximum number of connections to PostgreSQL, at least 2', databaseDefaults.poolSize),
   SEED: Type.Boolean({ default: true, description: 'Adds the initial records to a new store; `false` starts empty' }),
-  SEED_FILE: file('JSON file with other initial records, such as `{"items":[],"users":[]}`'),
+  SEED_FILE: text('JSON file with other initial records, such as `{"items":[],"users":[]}`'),
   BODY_LIMIT: integer([1, 2 ** 28], 'Maximum size of a request body, in bytes', 1024 * 1024),
   DOCS: Type.Boolean({ default: true, description: 'Serves `/docs`, `/redoc` and `/openapi.json`' }),
   AUTH_TOKENS: Type.Optional(Type.String({
@@ -71,7 +74,7 @@ export const Config = Type.Object({
     expected: `tokens separated by commas, each ${namedToken.expected}`,
     description: 'Bearer tokens that are accepted, separated by commas; `NAME:TOKEN` gives a token a name for the log'
   })),
-  AUTH_TOKENS_FILE: file('File with one such token per line, and its scopes after spaces; changes take effect without a restart'),
+  AUTH_TOKENS_FILE: text('File with one such token per line, and its scopes after spaces; changes take effect without a restart'),
   PUBLIC_SCOPES: Type.Optional(Type.String({
     pattern: `^${listOf(scope.pattern)}$`,
     expected: `scopes separated by commas, each ${scope.expected}`,

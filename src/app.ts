@@ -55,7 +55,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   if (origins) app.register(cors, { origins })
   app.register(crossOriginProtection, { origins })
   app.register(fp(home))
-  if (config.DOCS) app.register(docs, () => config.COLLECTIONS_FILE === undefined ? {} : { title: titleOf(definitions) })
+  if (config.DOCS) app.register(docs, describeApi)
   app.register(health)
   if (config.METRICS_PORT !== undefined) app.register(metrics, { port: config.METRICS_PORT, host: config.METRICS_HOST })
   app.register(stores, {
@@ -75,6 +75,12 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
       definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
     }
     app.decorate('collections', definitions.map(({ name }) => name))
+  }
+
+  /** With collections of a file, the title names all collections. */
+  function describeApi () {
+    const title = config.API_TITLE ?? (config.COLLECTIONS_FILE === undefined ? undefined : titleOf(definitions))
+    return { title, version: config.API_VERSION, description: config.API_DESCRIPTION }
   }
 
   /**

@@ -18,7 +18,7 @@ interface Body {
   content?: Record<string, { schema: TSchema, example?: unknown }>
 }
 
-/** Adds an example to every body that is a component, because @fastify/swagger drops what is next to a `$ref`. */
+/** Adds an example to every body that is a component or a list of it, because @fastify/swagger drops what is next to a `$ref`. */
 export function addExamples (operation: Operation, schemas: Record<string, TSchema>) {
   const { parameters = [], requestBody, responses, security = [] } = operation
   const [scope] = security.flatMap(schemes => Object.values(schemes).flat())
@@ -28,8 +28,8 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
     for (const media of Object.values(body?.content ?? {})) {
-      const example = exampleOf(nameOf(media.schema), status)
-      if (example) media.example = example
+      const example = exampleOf(nameOf(media.schema), status) ?? media.example ?? listExample(media.schema)
+      if (example !== undefined) media.example = example
     }
   }
 
@@ -44,8 +44,13 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
     // `default` in the document stands for the responses of Node and Fastify to invalid HTTP.
     if (schemaName(component) === schemaName(ErrorBody.$id)) return { detail: Object({ ...details, default: details[431] })[status] }
     if (schemaName(component) === schemaName(InvalidRequest.$id)) return invalidExample()
-    const example = schemas[component]?.examples?.[0]
+    const example = sampleOf(schemas[component], schemas)
     return Object.hasOwn(Object(example), 'id') && inPath?.example ? { ...Object(example), id: inPath.example } : example
+  }
+
+  function listExample ({ items }: TSchema) {
+    const example = sampleOf(schemas[nameOf(items)], schemas)
+    return example && [example]
   }
 
   /** The response to a request of this operation that is invalid in one place. */
@@ -56,6 +61,53 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
     if (limit) return invalidIn('query', `/${limit.name}`, `must be at least ${limit.schema.minimum}`)
     return invalidIn('request', '', 'must be well-formed HTTP')
   }
+}
+
+const texts: Record<string, string> = {
+  date: '2026-01-31',
+  'date-time': '2026-01-31T12:00:00Z',
+  time: '12:00:00Z',
+  duration: 'P1D',
+  email: 'ada@example.com',
+  hostname: 'example.com',
+  ipv4: '192.0.2.1',
+  ipv6: '2001:db8::1',
+  uri: 'https://example.com/',
+  uuid: '6f1c2b9e-0d5a-4e0f-9a53-3c1d7f2a8b46'
+}
+
+/** The example of a schema, or a value that looks like data. What is nested deeper is left out. */
+function sampleOf (schema: TSchema = {} as TSchema, schemas: Record<string, TSchema>, depth = 0): unknown {
+  const { examples: [example] = [], default: value, const: only, enum: [first] = [], anyOf = [], oneOf = [], allOf = [], type, properties, items } = schema
+  const known = [example, value, only, first].find(value => value !== undefined)
+  if (known !== undefined || depth > 8) return known
+  const sample = (part: TSchema) => sampleOf(part, schemas, depth + 1)
+  const [other] = [schemas[nameOf(schema)], ...anyOf, ...oneOf].filter(Boolean)
+  if (other && !properties) return sample(other)
+  if (properties || allOf.length > 0) {
+    const fields = Object.entries<TSchema>({ ...properties }).map(([name, field]) => [name, sample(field)])
+    return Object.assign({}, ...allOf.map(sample), Object.fromEntries(fields.filter(([, field]) => field !== undefined)))
+  }
+  switch ([type].flat()[0]) {
+    case 'array': return [sample(items)].filter(item => item !== undefined)
+    case 'boolean': return true
+    case 'integer': case 'number': return numberOf(schema)
+    case 'object': return {}
+    case 'string': return textOf(schema)
+  }
+}
+
+/** The number 1, or the next one that the schema allows. */
+function numberOf ({ minimum = 1, exclusiveMinimum = 0, maximum = Infinity, exclusiveMaximum = Infinity, multipleOf = 1 }: TSchema) {
+  return Math.min(Math.ceil(Math.max(1, minimum, exclusiveMinimum + 1) / multipleOf) * multipleOf, maximum, exclusiveMaximum - 1)
+}
+
+/** A text of the format, or the first of some short texts that matches the pattern. */
+function textOf ({ format, pattern = '', minLength = 0, maxLength = Infinity }: TSchema) {
+  const candidates = [texts[format] ?? 'text', 'TEXT', 'a', 'A', '1', '12345'].map(text => text.padEnd(Math.min(minLength, 1000), 'x').slice(0, maxLength))
+  try {
+    return candidates.find(text => new RegExp(pattern, 'u').test(text))
+  } catch {} // the validator of a host may know other patterns
 }
 
 function invalidIn (part: Problem['in'], path: string, message: string) {

@@ -163,13 +163,13 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   return document as object
 }
 
-/** Describes the tags of collections like their records, and then that of the probes. */
+/** Lists the tags in the order of their routes, those of collections with the description of their records, and then that of the probes. */
 function describeTags ({ tags, components }: Document, operations: Operation[]) {
   const names = new Set(operations.flatMap(({ tags = [] }) => tags))
   for (const name of names) {
     const bodies = operations.filter(({ tags }) => tags?.includes(name)).flatMap(({ responses }) => Object.values({ ...responses[200]?.content, ...responses[201]?.content }))
     const description = bodies.map(({ schema }) => components.schemas[nameOf(schema.items ?? schema)]?.description).find(Boolean)
-    if (description) tags.push({ name, description })
+    if (description || name !== 'health') tags.push({ name, ...description && { description } })
   }
   if (names.has('health') && !tags.some(({ name }) => name === 'health')) tags.push({ name: 'health', description: 'Probes for orchestrators and load balancers' })
 }

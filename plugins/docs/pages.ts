@@ -80,13 +80,18 @@ export function loadRelative (request: { url: string, loadSpec?: boolean }) {
 }
 
 /**
- * Makes the server URLs of the document absolute, so that the page shows the address of the service. This function runs
- * in the browser, which is the only one that knows the address behind a proxy.
+ * Makes the server URLs of the document absolute, so that the page shows the address of the service, and gives `limit` an
+ * example, which the page fills in, because it shows a long list slowly. This function runs in the browser, which is the only
+ * one that knows the address behind a proxy.
  */
 export function showAddress (response: { url: string, text: string }) {
   if (!response.url.endsWith('?relative')) return response
   const document = JSON.parse(response.text)
   for (const server of document.servers) server.url = new URL(server.url, response.url).href.replace(/\/$/, '')
+  for (const path of Object.values<Record<string, { parameters?: { name: string, example?: unknown, schema?: { examples?: unknown[] } }[] }>>(document.paths)) {
+    const limit = path.get?.parameters?.find(({ name }) => name === 'limit')
+    if (limit?.schema?.examples) limit.example = limit.schema.examples[0]
+  }
   response.text = JSON.stringify(document)
   return response
 }

@@ -154,9 +154,10 @@ test('the document is generated and compressed once for each format, coding and 
 })
 
 test('Swagger UI resolves the server URLs of the document, and leaves other responses as they are', async t => {
-  const text = '{"servers":[{"url":"."},{"url":"https://example.com/v1"}]}'
+  const text = '{"servers":[{"url":"."},{"url":"https://example.com/v1"}],"paths":{"/a":{"get":{"parameters":[{"name":"limit","schema":{"examples":[100]}}]}},"/b":{"get":{"parameters":[{"name":"limit"}]}},"/c":{"get":{}},"/d":{}}}'
   const { text: resolved } = showAddress({ url: 'http://127.0.0.1/some/where/openapi.json?relative', text })
   t.same(JSON.parse(resolved).servers, [{ url: 'http://127.0.0.1/some/where' }, { url: 'https://example.com/v1' }])
+  t.equal(JSON.parse(resolved).paths['/a'].get.parameters[0].example, 100)
   t.equal(showAddress({ url: 'http://127.0.0.1/api/items', text }).text, text)
   t.same(loadRelative({ url: '/openapi.json', loadSpec: true }).url, '/openapi.json?relative')
   t.same(loadRelative({ url: '/api/items' }).url, '/api/items')
@@ -168,6 +169,21 @@ test('two API versions are separate groups', async t => {
   t.equal(tags[2].description, tags[0].description)
   t.same(paths['/api/items'].get.tags, ['items'])
   t.same(paths['/api/v1/items'].get.tags, ['items (/api/v1)'])
+})
+
+test('the tags are in the order of the collections, and health is the last one', async t => {
+  const COLLECTIONS_FILE = `${newFolder(t)}/collections.json`
+  const schema = { type: 'object', required: ['id'], properties: { id: { type: 'integer' } } }
+  writeFileSync(COLLECTIONS_FILE, JSON.stringify({ items: null, users: null, b: { schema: { ...schema, description: 'A b' } }, a: { schema }, c: { schema: { ...schema, description: 'A c' } } }))
+  const { tags } = (await build(t, { COLLECTIONS_FILE }).inject('/openapi.json')).json()
+  t.same(tags, [{ name: 'b', description: 'A b' }, { name: 'a' }, { name: 'c', description: 'A c' }, { name: 'health', description: 'Probes for orchestrators and load balancers' }])
+})
+
+test('API_TITLE, API_VERSION and API_DESCRIPTION describe the API', async t => {
+  const { info } = (await build(t, { API_TITLE: 'Shop', API_VERSION: '2.1', API_DESCRIPTION: 'All *orders*' }).inject('/openapi.json')).json()
+  t.same(info, { title: 'Shop', version: '2.1', description: 'All *orders*' })
+  const { info: { title, version } } = (await build(t, { API_VERSION: '2.1' }).inject('/openapi.json')).json()
+  t.same([title, version], ['Items and users', '2.1'])
 })
 
 test('GET / redirects browsers to the documentation, and answers other clients with links', async t => {
@@ -284,7 +300,8 @@ test('in a browser', async t => {
       t.equal(await page.inputValue('.download-url-input'), `${base}/openapi.json`, 'the bar shows the document')
       await page.click('#operations-items-listItems .opblock-summary-control')
       await page.click('#operations-items-listItems .try-out__btn')
-      t.equal(await page.locator('#operations-items-listItems .parameters input:placeholder-shown').count(), 3, 'its parameters are empty')
+      t.equal(await page.locator('#operations-items-listItems .parameters input:placeholder-shown').count(), 2, 'its other parameters are empty')
+      t.equal(await page.inputValue('#operations-items-listItems tr[data-param-name="limit"] input'), '100', 'a list of all records would be slow')
       t.same(await look(page, '.title', '.swagger-ui'), options)
 
       const before = (await app.inject('/api/items')).json().length

@@ -1,6 +1,8 @@
+import { writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { test } from 'tap'
 import itemsUsers, { docs } from '../../src/index.js'
+import { newFolder } from '../support/folder.js'
 import { build, host } from '../support/helper.js'
 
 test('the document has a server with an absolute URL, which generators need', async t => {
@@ -48,6 +50,56 @@ test('the examples of every operation work when they are sent', async t => {
     t.ok(response.statusCode < 300, `${method} ${path}: ${response.statusCode}`)
     if (example?.id) t.equal(response.json().id, example.id, `the response of ${method} ${path} has the id of its example`)
   }
+})
+
+test('the examples of a schema without examples look like data, and work when they are sent', async t => {
+  const COLLECTIONS_FILE = `${newFolder(t)}/collections.json`
+  const properties = {
+    id: { type: 'integer' },
+    text: { type: 'string' },
+    at: { type: 'string', format: 'date-time' },
+    email: { type: 'string', format: 'email' },
+    status: { enum: ['open', 'paid'] },
+    kind: { const: 'x' },
+    done: { type: ['boolean', 'null'] },
+    code: { type: 'string', pattern: '^[A-Z]+$', minLength: 3 },
+    short: { type: 'string', maxLength: 2 },
+    size: { type: 'number', exclusiveMinimum: 4, multipleOf: 2 },
+    share: { type: 'number', minimum: 0, maximum: 0.5 },
+    lines: { type: 'array', minItems: 1, items: { $ref: '#/$defs/line' } },
+    either: { oneOf: [{ type: 'integer' }, { type: 'string' }] },
+    both: { type: 'object', allOf: [{ type: 'object', properties: { a: { type: 'integer' } } }, { type: 'object', properties: { b: { default: 2 } } }] },
+    any: {},
+    other: { type: 'object' },
+    odd: { type: 'string', pattern: '^odd$' }
+  }
+  const $defs = { line: { type: 'object', required: ['quantity'], properties: { quantity: { type: 'integer', minimum: 5 }, parts: { type: 'array', items: { $ref: '#/$defs/line' } } } } }
+  writeFileSync(COLLECTIONS_FILE, JSON.stringify({ orders: { schema: { type: 'object', required: ['id', 'at'], properties, $defs } } }))
+  const app = build(t, { COLLECTIONS_FILE })
+  const document = (await app.inject('/openapi.json')).json()
+  const { post, get } = document.paths['/api/orders']
+  const { id, lines, ...order } = post.responses[201].content['application/json'].example
+  t.equal(id, 1)
+  t.same(order, { text: 'text', at: '2026-01-31T12:00:00Z', email: 'ada@example.com', status: 'open', kind: 'x', done: true, code: 'TEXT', short: 'te', size: 6, share: 0.5, either: 1, both: { a: 1, b: 2 }, other: {} })
+  t.equal(lines[0].quantity, 5)
+  t.equal(lines[0].parts[0].quantity, 5)
+  t.same(get.responses[200].content['application/json'].example, [{ id, lines, ...order }])
+  const { example } = post.requestBody.content['application/json']
+  t.same(example, { lines, ...order })
+  t.same((await app.inject({ method: 'POST', url: '/api/orders', payload: example })).json(), { id: 1, ...example })
+  const patch = document.paths['/api/orders/{id}'].patch.requestBody.content['application/merge-patch+json'].example
+  t.equal((await app.inject({ method: 'PATCH', url: '/api/orders/1', payload: patch, headers: { 'content-type': 'application/merge-patch+json' } })).statusCode, 200)
+  t.same(patch.text, 'text')
+})
+
+test('a schema of a host with a pattern that is not a regular expression has an example without it', async t => {
+  const app = host(t)
+  await app.register(docs)
+  app.setSerializerCompiler(() => JSON.stringify)
+  app.addSchema({ $id: 'Odd', type: 'object', properties: { name: { type: 'string', pattern: '(' }, size: { type: 'integer' } } })
+  app.get('/odd', { schema: { response: { 200: { $ref: 'Odd#' } } } }, async () => ({}))
+  const { paths } = (await app.inject('/openapi.json')).json()
+  t.same(paths['/odd'].get.responses[200].content['application/json'].example, { size: 1 })
 })
 
 test('the 400 example of every operation is the response to such a request', async t => {
