@@ -12,7 +12,7 @@ import { lock } from './statements.js'
 /** A client with the properties that the types of pg do not have. */
 type BackendClient = pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }
 
-type Statement = pg.QueryConfig | ((client: BackendClient) => pg.QueryConfig)
+type Statement = pg.QueryConfig | (() => pg.QueryConfig)
 
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
 export async function connectPostgres (url: string, { timeout, poolSize, timeLeft, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
@@ -100,7 +100,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     const deadline = Date.now() + timeout
     for (;;) {
       const client = await connect('queries')
-      const config = typeof statement === 'function' ? statement(client) : statement
+      const config = typeof statement === 'function' ? statement() : statement
       try {
         const results = [await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })].flat()
         client.release()
@@ -159,11 +159,10 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     }
   }
 
-  /** Waits for a result, not longer than the timeout of the request or the operation. After half of it, `whenLate` can find another error. */
-  async function withTimeout<R> (pending: Promise<R>, limit = timeLeft?.() ?? timeout, whenLate?: () => Promise<never>) {
+  /** Waits for a result, not longer than the timeout of the request or the operation. */
+  async function withTimeout<R> (pending: Promise<R>, limit = timeLeft?.() ?? timeout) {
     let timer: NodeJS.Timeout | undefined
-    const pause = (ms: number) => new Promise<void>(resolve => { timer = setTimeout(resolve, ms) })
-    const late = (whenLate ? pause(limit / 2).then(() => Promise.race([pause(limit / 2), whenLate()])) : pause(limit))
+    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, limit) })
       .then(() => fail(new Error(`The database did not answer within ${timeout} ms`)))
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }

@@ -9,7 +9,7 @@ import { pageReader } from '../sql/lists.js'
 import { migrate, type Table } from '../sql/migrations.js'
 import type { Row } from '../sql/table.js'
 import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
-import { codeOf, connectPostgres } from './connections.js'
+import { connectPostgres } from './connections.js'
 import { postgresTable, probe, statement } from './statements.js'
 import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
 
@@ -40,8 +40,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const { read, write: writeOwn } = ofCollection()
     const selectShort = async (...values: number[]) => (await read({ ...table.selectPiece, values })).rows
     const readPage = pageReader(table, selectShort, openSnapshot, timeout)
-    /** The process on the server that executes the last insert. */
-    let inserting: number | undefined
     const [insert, insertAndNumber] = [inserter(false), inserter(true)]
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
@@ -71,8 +69,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       schema,
       append: oneCallPerKey<T>(table.encode, async function append (record, key, digest) {
         table.checkText(record)
-        const call = (hasId(record) ? insert : insertAndNumber)({ record, key, digest })
-        return withTimeout(call, undefined, key === undefined ? undefined : () => rejectKeyInUse(key))
+        return withTimeout((hasId(record) ? insert : insertAndNumber)({ record, key, digest }))
       }),
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       list: async () => (await page(Infinity)).list,
@@ -161,10 +158,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const outcomes = await inParts(inserts, async part => {
           const isKeyed = part.some(({ key }) => key !== undefined)
           const values = [...columnsOf(part, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
-          const { rows } = await writeOwn(({ processID }) => {
-            inserting = processID
-            return { ...isKeyed ? keyed : plain, values }
-          })
+          const { rows } = await writeOwn({ ...isKeyed ? keyed : plain, values })
           const rowsByPlace = new Map(rows.map(row => [row[0], row]))
           return part.map(({ record }, n) => {
             const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n + 1) ?? [] : [n, (record as T).id, true]
@@ -175,13 +169,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
         return outcomes.map(outcome => outcome ?? previous.shift() as string | Error)
       }, { sizeOf: ({ record }: Insert<T>) => table.sizeOf(record) })
-    }
-
-    /** Rejects if the last insert waits, and another transaction, of any instance, is using the key. */
-    async function rejectKeyInUse (key: string): Promise<never> {
-      const { cause } = await write({ ...table.probeKey, values: [key, inserting] }).catch(error => error)
-      if (codeOf(cause) === '55P03') throw new IdempotencyKeyInUseError() // it has waited for a lock
-      return new Promise(() => {})
     }
 
     /** The responses to inserts whose keys have been used before. */

@@ -65,13 +65,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
 
     /** The previous uses of keys. The update makes the transaction wait for the same replication as a new record. */
     confirmUses: statement(`
-      update idempotency_keys set at = at where collection = '${name}' and key = any($1::text[]) and at >= $2::bigint returning key, digest, id`),
-
-    /** Inserts an expired key while a process waits for a lock. If a transaction is using the key, this waits too, and fails. */
-    probeKey: statement(`
-      with _settings as materialized (select set_config('lock_timeout', '${Math.ceil(timeout / 4)}', true), set_config('synchronous_commit', 'off', true))
-      insert into idempotency_keys (collection, key, digest, id, at)
-      select '${name}', $1, '', 0, 0 from _settings where cardinality(pg_blocking_pids($2)) > 0 on conflict do nothing`)
+      update idempotency_keys set at = at where collection = '${name}' and key = any($1::text[]) and at >= $2::bigint returning key, digest, id`)
   }
 
   /**
