@@ -171,7 +171,7 @@ async function orStartupError<T> (open: () => Promise<T>) {
 
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
 export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
-  if (address === 'memory') return { open: memory, start () {}, check () {}, close () {} }
+  if (address === 'memory') return { open: definition => memory(definition, limits.timeout), start () {}, check () {}, close () {} }
   if (address.startsWith('sqlite:')) return (await import('./stores/sqlite/engine.js')).sqlite(address.slice('sqlite:'.length), limits)
   if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres/engine.js')).postgres(address, limits)
   throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')

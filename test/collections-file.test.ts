@@ -130,6 +130,16 @@ test('the document, GET / and the metrics have the collections of the file', asy
   for (const page of ['/docs', '/redoc']) t.match((await app.inject(page)).body, 'Users and order lines')
 })
 
+test('annotations of OpenAPI in a file are in the document, and filters work', async t => {
+  const annotations = { 'x-unit': 'cm', example: 5, externalDocs: { url: 'https://example.com' }, deprecated: true }
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { lengths: { ...withFields({ size: { type: 'number', ...annotations } }), filters: ['size'] } }) })
+  const { components, paths } = (await app.inject('/openapi.json')).json()
+  t.match(components.schemas.Length.properties.size, annotations)
+  t.match(paths['/api/lengths'].get.parameters.find(({ name }: { name: string }) => name === 'size.gte'), { in: 'query', schema: { type: 'number' } })
+  await app.inject({ method: 'POST', url: '/api/lengths', payload: { size: 7 } })
+  t.same((await app.inject('/api/lengths?size.gt=6')).json(), [{ id: 1, size: 7 }])
+})
+
 test('a collection can have the name of the probes', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { health: withFields({}, { description: 'A heartbeat' }) }) })
   const { tags } = (await app.inject('/openapi.json')).json()

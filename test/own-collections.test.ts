@@ -148,6 +148,15 @@ onEveryEngine((t, address, engine) => {
     }
   })
 
+  t.test('a change of a record that does not exist does not change the ETag of the list', async t => {
+    const { send } = await serve(t, address(), orders)
+    const { etag } = await send('GET', '/orders')
+    for (const [method, body] of [['DELETE'], ['PUT', { item_id: 1, quantity: 1 }], ['PATCH', { quantity: 1 }]] as const) t.equal((await send(method, '/orders/99', body)).status, 404)
+    t.equal((await send('GET', '/orders')).etag, etag)
+    t.equal((await send('DELETE', '/orders/1')).status, 204)
+    t.not((await send('GET', '/orders')).etag, etag)
+  })
+
   t.test('concurrent changes lose no update, also from two instances', async t => {
     const url = address()
     const instances = [await serve(t, url, orders)]
@@ -388,7 +397,7 @@ test('a hook or the store of a host sets a required readOnly field', async t => 
   t.same((await hooked.send('POST', '/notes', { name: 'a', at: 'x', key: 'k' })).body, { id: 1, name: 'a', at: 'now' })
 
   const { append, ...others } = memory<Static<typeof schema>>({ schema, seed: [] })
-  const { schema: _schema, ...store } = { ...others, append: (record: object) => append({ name: '', at: 'stored', ...record }), list: () => Readable.from(['[', '{"id":1,"key":"k', '","name":"b","at":"x"},{"id":2', ',"key":"","name":"","at":""}', ']']) }
+  const { schema: _schema, ...store } = { ...others, append: (record: object) => append({ name: '', at: 'stored', ...record }), select: () => ({ list: Readable.from(['[', '{"id":1,"key":"k', '","name":"b","at":"x"},{"id":2', ',"key":"","name":"","at":""}', ']']) }) }
   const stored = await serve(t, undefined, { ...notes, store })
   t.same((await stored.send('POST', '/notes', { name: 'a', at: 'x', key: 'k' })).body, { id: 1, name: 'a', at: 'stored' })
   t.same((await stored.send('PUT', '/notes/1', { name: 'b', at: 'x' })).body, { id: 1, name: 'b', at: 'stored' })

@@ -6,6 +6,7 @@ import { checkerOf } from '../schema/validation.js'
 import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
 import type { HasId, MaybePromise, Store, Upgrade } from '../stores/store.js'
+import { problemsOfFilters } from './queries.js'
 
 /** What clients can do with a collection. */
 export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
@@ -21,6 +22,8 @@ export interface Definition<S extends object = TObject> {
   schema: S
   /** What clients can do: some of `list`, `get`, `create`, `replace`, `update`, `delete`. Default: all. */
   operations?: readonly Operation[] | undefined
+  /** Fields that clients can filter and sort by: strings, integers, numbers and booleans. Default: none. */
+  filters?: readonly string[] | undefined
   /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
   idSource?: 'client' | 'server' | undefined
   /** Records of a new collection. Default: none. */
@@ -51,7 +54,7 @@ export type CheckedDefinition = ReturnType<typeof checkDefinition>
 
 /** Checks a definition, and adds what derives from it. Throws one error that lists all problems. */
 export function checkDefinition (definition: Definition) {
-  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], renames, upgrades } = definition
+  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], filters = [], renames, upgrades } = definition
   const problems = problemsOfDefinition(definition).map(({ path, message }) => `${path.slice(1)} ${message}`.trim())
   if (problems.length > 0) throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
   const schema = completeSchema(definition)
@@ -61,7 +64,7 @@ export function checkDefinition (definition: Definition) {
   // What a request can contain, and what a response contains.
   const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
   const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
-  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, words, ...renames && { renames }, ...upgrades && { upgrades } }
+  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, filters, words, ...renames && { renames }, ...upgrades && { upgrades } }
 }
 
 /** The problems of a definition, each with a JSON Pointer. */
@@ -69,7 +72,9 @@ export function problemsOfDefinition (definition: Definition) {
   const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
   if (definition.idSource === 'client' && definition.schema.properties?.id?.readOnly) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
   if (problems.length === 0 && definition.idSource !== 'client' && !definition.store) problems.push(...problemsOfGeneratedIds(definition.schema))
-  return problems.length > 0 ? problems : [...problemsOfFields(completeSchema(definition)), ...problemsOfRenames(definition)]
+  if (problems.length > 0) return problems
+  const schema = completeSchema(definition)
+  return [...problemsOfFields(schema), ...problemsOfFilters(schema, definition.filters ?? []), ...problemsOfRenames(definition)]
 }
 
 export function problemsOfName (name: unknown) {

@@ -1,6 +1,5 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { PageQuery } from '../../schemas/fields.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
@@ -21,7 +20,7 @@ export const CreationHeaders = Type.Object({
 })
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { schema, idSource, idParameter }: CheckedDefinition) {
+export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { schema, idSource, idParameter, filters }: CheckedDefinition) {
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
@@ -31,7 +30,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
   return {
     listRecords (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, storeOf(request), request.query as PageQuery)
+      return sendList(request, reply, storeOf(request), filters.length > 0)
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */

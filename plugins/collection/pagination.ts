@@ -4,12 +4,17 @@ import type { PageQuery } from '../../schemas/fields.js'
 import { invalid } from '../http/errors.js'
 import { isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
+import type { Query } from '../../schemas/query.js'
 import type { HasId, List, Store } from '../stores/store.js'
 
-/** Sends the whole collection or, if there is a limit, a page with a link to the next one. */
-export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, { limit, after }: PageQuery) {
+/** The parameters of a list. Those of a collection with filters are its conditions. */
+export type ListQuery = PageQuery & Pick<Query<HasId>, 'sort'> & { total?: boolean }
+
+/** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
+export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, hasFilters: boolean) {
+  const { limit, after, sort, total, ...where } = request.query as ListQuery
   if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
-  const position = after === undefined ? undefined : positionAt(after)
+  const query: Query<HasId> = hasFilters ? { limit, after, sort, where } : { limit, after }
   // The version is read before the list. If the list changes in between, its next version is another one.
   const version = store.version?.()
   return version instanceof Promise ? version.then(send) : send(version)
@@ -17,36 +22,25 @@ export function sendList (request: FastifyRequest, reply: FastifyReply, store: S
   function send (version?: string) {
     if (isNotModified(request, reply, listEtag(version))) return sendNotModified(request, reply)
     setHeaders(request, reply)
-    const list = limit === undefined ? store.list() : readPage(limit)
-    return request.method === 'HEAD' ? Promise.resolve(list).then(closed) : list
+    const page = store.select(query)
+    if (page instanceof Promise || total) return sendPage(page)
+    return withLink(page)
   }
 
-  /** Reads a page, and adds a link to the next one. */
-  async function readPage (limit: number) {
-    const { list, next } = await store.page(limit, position)
+  async function sendPage (page: ReturnType<typeof store.select>) {
+    if (total) reply.header('x-total-count', await store.count?.({ where }) ?? '')
+    return withLink(await page)
+  }
+
+  /** Adds a link to the next page, if there is one. For HEAD, a list that is a stream is empty, because Fastify would read it to its end. */
+  function withLink ({ list, next }: { list: List, next?: string }) {
     if (next !== undefined) {
       const query = new URLSearchParams(/\?([^#]*)/.exec(request.originalUrl)?.[1])
-      query.set('after', cursorTo(next))
+      query.set('after', next)
       reply.header('link', `<?${query}>; rel="next"`)
     }
-    return list
+    if (request.method !== 'HEAD' || !(list instanceof Readable)) return list
+    list.destroy()
+    return Readable.from([])
   }
-}
-
-/** Encodes a position as an opaque cursor, so that clients do not calculate with it. */
-function cursorTo (position: number) {
-  return Buffer.from(String(position)).toString('base64url')
-}
-
-function positionAt (cursor: string) {
-  const position = Number(Buffer.from(cursor, 'base64url').toString())
-  if (Number.isSafeInteger(position) && position >= 0 && cursor === cursorTo(position)) return position
-  throw invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }])
-}
-
-/** Replaces a list that is a stream by an empty one, because Fastify would read it to its end for HEAD. */
-function closed (list: List) {
-  if (!(list instanceof Readable)) return list
-  list.destroy()
-  return Readable.from([])
 }

@@ -1,6 +1,6 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, RouteOptions } from 'fastify'
-import { oneOf, PageQuery, PathId, ref } from '../../schemas/fields.js'
+import { oneOf, PathId, ref } from '../../schemas/fields.js'
 import { isStore } from '../host-stores.js'
 import { applyApiDefaults, namesIn } from '../http/api-defaults.js'
 import { compress } from '../http/compression.js'
@@ -13,11 +13,13 @@ import { requiredMethods } from '../stores/store.js'
 import { bodyPreparation, hidingHandler } from './access.js'
 import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
+import { listQueryOf, totalHeader } from './queries.js'
 
 export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]: TSchema }>({
   name: Type.String(),
   schema: custom('a TypeBox object or a JSON Schema', value => Object(value) === value),
   operations: Type.Optional(Type.Array(oneOf(operations), { uniqueItems: true })),
+  filters: Type.Optional(Type.Array(Type.String(), { uniqueItems: true })),
   idSource: Type.Optional(oneOf(['client', 'server'])),
   seed: Type.Optional(Type.Array(Type.Object({}))),
   idParameter: Type.Optional(Type.String({ pattern: '^[A-Za-z_]+$', expected: 'letters and _' })),
@@ -28,12 +30,17 @@ export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]
   upgrades: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Object({ sqlite: Type.String(), postgres: Type.String() }, { additionalProperties: false })])))
 })
 
+/** A definition with any schema. A generic function of a host could not convert the type of its store. */
+interface CollectionOptions extends Omit<Definition<object>, 'store'> {
+  store?: object | undefined
+}
+
 /**
  * Serves a collection of records under a prefix. It is encapsulated: it does not change the app that registers it.
  *
  * @example app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
  */
-const collection: FastifyPluginAsync<Definition<object>> = async function collection (app, given) {
+const collection: FastifyPluginAsync<CollectionOptions> = async function collection (app, given) {
   const options = checkOptions(app, 'collection', CollectionOptions, given) as Definition
   const definition = checkDefinition(options)
   if (Array.from(app.prefix.matchAll(/(?<!:):(\w+)/g), ([, name]) => name).includes(definition.idParameter)) {
@@ -46,6 +53,7 @@ const collection: FastifyPluginAsync<Definition<object>> = async function collec
   for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
   const handlers = handlersOf(await openStore(app, definition, options.store), definition)
   const prepareBody = bodyPreparation(definition)
+  const hasFilters = definition.filters.length > 0
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
   const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
@@ -57,10 +65,10 @@ const collection: FastifyPluginAsync<Definition<object>> = async function collec
       schema: {
         summary: `List all ${many}`,
         description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
-        querystring: PageQuery,
+        querystring: listQueryOf(definition.schema, definition.filters),
         headers: ReadingHeaders,
         response: {
-          200: listOf(schema, `All ${many}, or one page, in order of creation`),
+          200: listOf(schema, `All ${many}, or one page, in order of creation`, hasFilters ? totalHeader : {}),
           304: notModified,
           ...errorResponses(412)
         }

@@ -156,8 +156,8 @@ function complete (generated: Parameters<SwaggerTransformObject>[0]) {
   const ids = operations.map(({ operationId }) => operationId)
   for (const operation of operations) {
     const shortId = schemaName(operation.operationId)
+    addExamples(operation, components.schemas, shortId !== (operation.operationId ?? ''))
     if (!ids.includes(shortId)) operation.operationId = shortId
-    addExamples(operation, components.schemas)
   }
   if (Object.keys(Object(components.securitySchemes)).length === 0) delete components.securitySchemes
   return document as object

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fast
 import { schemaId, schemaName } from '../../schemas/fields.js'
 import { nestedFieldsRemover } from '../schema/unknown-fields.js'
 import { checkerOf } from '../schema/validation.js'
+import { pointer } from '../schema/walk.js'
 import errors, { httpError, invalid, parts } from './errors.js'
 import jsonBody from './json-body.js'
 import { failures, forbidden, rateHeaders } from './responses.js'
@@ -70,20 +71,40 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   }
   const { properties } = schema
   const names = Object.keys(properties)
-  const integers = names.filter(name => properties[name]?.type === 'integer')
-  const isOptional = !problemsIn({})
+  const typed = Object.entries(properties).filter(([, { type }]) => type !== 'string')
+  const isClosed = schema.additionalProperties === false
+  const isOptional = !problemsIn({}) && !isClosed
   return data => {
     // The path of the list with a slash at its end.
     if (part === 'path' && names.some(name => data[name] === '')) return { error: httpError(404) }
     // Most requests have none of the optional parameters.
     if (isOptional && names.every(name => data[name] === undefined)) return true
-    for (const name of integers) {
-      const text = data[name]
-      // The validator rejects all other texts. An integer beyond the largest number is still an integer.
-      if (typeof text === 'string' && /^-?\d+$/.test(text)) data[name] = Math.max(-Number.MAX_VALUE, Math.min(Number(text), Number.MAX_VALUE))
-    }
-    return check(data)
+    for (const [name, property] of typed) if (data[name] !== undefined) data[name] = converted(data[name], property)
+    if (!isClosed) return check(data)
+    const problems = problemsIn(data)?.map(ofParameter) ?? problemsOfTexts(data)
+    return problems.length > 0 ? { error: invalid(part, problems) } : true
   }
+}
+
+/** Converts the text of a parameter to the type of its schema. The validator rejects all other texts. */
+function converted (value: unknown, { type, items }: TSchema): unknown {
+  if (type === 'array') return [value].flat().map(item => converted(item, items))
+  if (typeof value !== 'string') return value
+  // An integer beyond the largest number is still an integer.
+  if (type === 'integer' && /^-?\d+$/.test(value)) return Math.max(-Number.MAX_VALUE, Math.min(Number(value), Number.MAX_VALUE))
+  if (type === 'number' && /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(value)) return Number(value)
+  return type === 'boolean' && ['true', 'false'].includes(value) ? value === 'true' : value
+}
+
+/** The problem of a parameter that can be repeated, or that does not exist. */
+function ofParameter ({ path, message }: { path: string, message: string }) {
+  return { path: path.replace(/(?<=.)\/\d+$/, ''), message: message.replace('known field', 'known parameter') }
+}
+
+/** Problems of texts that databases cannot compare. */
+function problemsOfTexts (data: Record<string, unknown>) {
+  return Object.entries(data).filter(([, value]) => [value].flat().some(text => typeof text === 'string' && text.includes('\0')))
+    .map(([name]) => ({ path: pointer(name), message: 'must not contain the character NUL' }))
 }
 
 /** Adds the responses of the guards of a scope, which are detected by their decorators. */

@@ -16,6 +16,7 @@ const storeErrors: Record<string, { status: number, detail?: string }> = {
   ERR_NO_ID_LEFT: { status: 503, detail: 'No more ids can be generated' },
   ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
   ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
+  ERR_INVALID_CURSOR: { status: 400 },
   ERR_NOT_STORABLE: { status: 400 }
 }
 
@@ -68,6 +69,7 @@ export function errorBody (error: Thrown, status: number): ErrorBody & { code?: 
   if (detail) return { detail }
   if (status >= 500) return { detail: code === 'ERR_UNAVAILABLE' ? message : status === 500 ? details[500] : STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
+  if (code === 'ERR_INVALID_CURSOR') return errorBody(invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }]), status)
   if (code === 'ERR_NOT_STORABLE') return errorBody(invalid(path ? 'body' : 'request', [{ path, message }]), status)
   if (problems) return { detail: message, errors: problems }
   const ofHost = hostCode.test(code) && { code }

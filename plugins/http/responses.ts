@@ -28,9 +28,9 @@ export const etagHeader = { ETag: Type.String({ description: 'Identifies this ve
 export const notModified = Type.Null({ description: 'The client has the current version', headers: etagHeader })
 
 /** A response with a list of records, or a page of it. */
-export function listOf (schema: TSchema, description: string) {
+export function listOf (schema: TSchema, description: string, headers: TProperties = {}) {
   const link = Type.String({ description: 'The URL of the next page (`rel="next"`), relative to the URL of the request, if there are more records' })
-  return Type.Array(ref(schema), { description, examples: [schema.examples], headers: { ...etagHeader, Link: link } })
+  return Type.Array(ref(schema), { description, examples: [schema.examples], headers: { ...etagHeader, Link: link, ...headers } })
 }
 
 const retryAfter = { 'Retry-After': Type.Integer({ description: 'Seconds until the request can be retried' }) }

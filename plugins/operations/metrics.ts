@@ -23,6 +23,9 @@ const MetricsOptions = Type.Object({
 })
 export interface MetricsOptions extends Static<typeof MetricsOptions> {}
 
+/** Records are counted up to this number, because a scrape must not take long. */
+const maxCounted = 10_001
+
 /** In seconds, from 0.1 milliseconds to 10 seconds. */
 const buckets = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]
 
@@ -49,9 +52,9 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
 
   new Gauge({ name: 'items_users_build_info', help: 'Version of the service', labelNames: ['version'], registers }).set({ version }, 1)
 
-  const sizes: { collection: string, size: () => MaybePromise<number> }[] = []
+  const counts: { collection: string, count: () => MaybePromise<number> }[] = []
   gauge('store_records', 'Number of records, counted up to 10,001 in a database', ['collection'],
-    () => Promise.all(sizes.map(async ({ collection, size }) => ({ labels: { collection }, value: await size() }))))
+    () => Promise.all(counts.map(async ({ collection, count }) => ({ labels: { collection }, value: await count() }))))
 
   const pools: NonNullable<Engine['connections']>[] = []
   gauge('store_connections', 'Number of database connections', ['purpose', 'state'], async () =>
@@ -60,8 +63,8 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
 
   const metrics: Metrics = {
     observeStore (collection, store) {
-      const { schema, size, ...methods } = store
-      sizes.push({ collection, size })
+      const { schema, count, ...methods } = store
+      if (count) counts.push({ collection, count: () => count({ limit: maxCounted }) })
       const present = Object.entries<(...args: never[]) => unknown>(methods).filter(([, method]) => method)
       return { ...store, ...Object.fromEntries(present.map(([name, method]) => [name, timed(collection, name, method)])) }
     },

@@ -22,6 +22,11 @@ export class IdempotencyKeyReusedError extends Error {
   readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
 }
 
+/** The cursor is not one of this query. It becomes a 400. */
+export class InvalidCursorError extends Error {
+  readonly code = 'ERR_INVALID_CURSOR'
+}
+
 /** The engine cannot store a record. `path` is a JSON Pointer to the field, `message` says what it must be. It becomes a 400. */
 export class NotStorableError extends Error {
   readonly code = 'ERR_NOT_STORABLE'

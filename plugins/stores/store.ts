@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { TObject } from '@sinclair/typebox'
 import { NoIdLeftError } from './errors.js'
+import type { Query } from '../../schemas/query.js'
 
 /** A record with an id, which need not be unique. (An interface could not be a record with other fields.) */
 export type HasId = { id: number }
@@ -22,24 +23,25 @@ export interface Store<T extends HasId> {
   append (record: NewRecord<T>, key?: string): MaybePromise<string>
   /** Returns the first record with this id. */
   first (id: number): MaybePromise<string | undefined | null>
-  /** Returns all records as of now. A long list is a stream; later changes do not appear in it. */
-  list (): MaybePromise<List>
-  /** Returns at most `limit` records after this position. */
-  page (limit: number, after?: number): MaybePromise<Page>
+  /**
+   * Returns the records that a query selects, as of now. A long list is a stream; later changes do not appear in it. `where`
+   * and `sort` are needed only for a collection with filters. A cursor of another query fails with `InvalidCursorError`.
+   */
+  select (query: Query<T>): MaybePromise<Page>
   /**
    * Replaces the first record with this id by what `change` returns for it, in the same place of the list, or removes it if
    * that is `undefined`. Returns the new or the removed record. No other change of the record happens in between; `change`
    * may be called several times. If it throws, nothing is changed.
    */
   change (id: number, change: (current: string) => T | undefined): MaybePromise<string | undefined | null>
-  /** Returns the number of records. It may stop counting at 10,001. */
-  size (): MaybePromise<number>
+  /** Returns the number of records that a query selects. It is needed only for the totals of a collection with filters, and for metrics. */
+  count? (query: Pick<Query<T>, 'where' | 'limit'>): MaybePromise<number>
   /** Returns a text that is different after each change of the collection. Without it, lists have no ETag. */
   version? (): MaybePromise<string | undefined>
 }
 
 /** The names of the methods that every store has. */
-export const requiredMethods = ['append', 'change', 'first', 'list', 'page', 'size'] as const satisfies (keyof Store<HasId>)[]
+export const requiredMethods = ['append', 'change', 'first', 'select'] as const satisfies (keyof Store<HasId>)[]
 
 /** A JSON array of records. */
 export type List = string | Buffer | Readable
@@ -47,8 +49,8 @@ export type List = string | Buffer | Readable
 /** A page of a collection. */
 export interface Page {
   list: List
-  /** The position of the last record on the page, if there are more records. */
-  next?: number
+  /** The cursor for the next page, if there are more records. */
+  next?: string
 }
 
 /** A record to append. Without an id, the store generates one. */
@@ -64,6 +66,8 @@ export interface StoreDefinition<T extends HasId> {
   schema: TObject
   /** The records of a new collection. */
   seed: readonly T[]
+  /** The fields that queries can use. */
+  filters?: readonly string[]
   /** The new names of fields, by their previous names. */
   renames?: Readonly<Record<string, string>>
   /** SQL that upgrades its table: the first entry from version 1 to 2, and so on. */

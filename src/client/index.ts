@@ -1,3 +1,4 @@
+import type { Sort, Where } from '../../schemas/query.js'
 import { names, type Collections, type components, type paths } from './types.js'
 export type { components, paths }
 
@@ -34,12 +35,16 @@ export interface ChangeOptions extends RequestOptions {
   ifMatch?: string | undefined
 }
 
-export interface ListOptions extends RequestOptions {
+export interface ListOptions<T> extends RequestOptions {
+  /** Conditions on the fields in `filters` of the collection, such as `{ status: 'open', 'price.gte': 10, id: [1, 2] }`. */
+  where?: Where<T> | undefined
+  /** The field to order by, after `-` in descending order. Default: in order of creation. */
+  sort?: Sort<T> | undefined
   /** Number of records per request, 1 to 1000. Default: 100. */
   pageSize?: number | undefined
 }
 
-export interface PageOptions extends ListOptions {
+export interface PageOptions<T> extends ListOptions<T> {
   /** `next` of the previous page. Default: the first page. */
   after?: string | undefined
 }
@@ -52,10 +57,12 @@ export interface Page<T> {
 
 /** The operations of a collection, as far as the service has them. */
 export interface Collection<T extends { id: number }> {
-  /** Iterates over all records in order of creation, and requests them page by page. */
-  list (options?: ListOptions): AsyncGenerator<T, void, undefined>
+  /** Iterates over records, and requests them page by page. */
+  list (options?: ListOptions<T>): AsyncGenerator<T, void, undefined>
   /** Returns one page of records, and the cursor of the next one. */
-  page (options?: PageOptions): Promise<Page<T>>
+  page (options?: PageOptions<T>): Promise<Page<T>>
+  /** Returns the number of records that match, if the collection has `filters`. */
+  count (options?: Pick<ListOptions<T>, 'where' | 'signal'>): Promise<number>
   /** Returns the first record with this id. */
   get (id: number, options?: RequestOptions): Promise<T>
   /** Creates a record, without an `id` if the service generates it. Retries create nothing more. */
@@ -105,19 +112,21 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
 
   /** The operations of a collection of your own, such as `collection<Order>('orders')`. */
   function collection<T extends { id: number }> (name: string): Collection<T> {
-    async function page ({ pageSize = 100, after, signal }: PageOptions = {}): Promise<Page<T>> {
-      const { data, link } = await request<T[]>('GET', `${name}?limit=${pageSize}${after ? `&after=${after}` : ''}`, { signal })
+    async function page ({ where, sort, pageSize = 100, after, signal }: PageOptions<T> = {}): Promise<Page<T>> {
+      const { data, link } = await request<T[]>('GET', `${name}?${queryOf({ ...where, sort, limit: pageSize, after })}`, { signal })
       return { records: data, next: /[?&]after=([^&>]+)/.exec(link ?? '')?.[1] }
     }
     return {
       async * list (options) {
-        for (let after: string | undefined = ''; after !== undefined;) {
-          const { records, next }: Page<T> = await page({ ...options, after })
-          yield * records
-          after = next
-        }
+        let next: string | undefined
+        do {
+          const part: Page<T> = await page({ ...options, after: next })
+          yield * part.records
+          next = part.next
+        } while (next !== undefined)
       },
       page,
+      count: async ({ where, signal } = {}) => Number((await request('HEAD', `${name}?${queryOf({ ...where, limit: 1, total: true })}`, { signal })).total),
       get: async (id, options) => (await request<T>('GET', `${name}/${id}`, options)).data,
       create: async (record, options) => (await request<T>('POST', name, options, record)).data,
       replace: async (id, record, options) => (await request<T>('PUT', `${name}/${id}`, options, record)).data,
@@ -158,11 +167,12 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
       const known = response.status === 304 ? stored : undefined
       const { text, link } = known ?? { text: await response.text(), link: response.headers.get('link') }
       const data = parse(text)
+      const total = response.headers.get('x-total-count')
       const etag = response.headers.get('etag')
-      if (known || response.status === 204 || (response.ok && data instanceof Object)) {
+      if (known || response.status === 204 || (response.ok && (data instanceof Object || method === 'HEAD'))) {
         if (etag && data) etags.set(data, etag)
         if (etag && method === 'GET') cache?.set(url, { etag, text, link })
-        return { data, link }
+        return { data, link, total }
       }
       const detail = data?.detail ?? (response.ok ? 'The response is not JSON' : response.statusText)
       retryAfter = Number(response.headers.get('retry-after')) || 0
@@ -177,9 +187,15 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
   }
 }
 
-type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 type Init = RequestInit & { method: Method, headers: Headers, signal?: AbortSignal }
-type Answer<T> = { data: T, link: string | null }
+type Answer<T> = { data: T, link: string | null, total: string | null }
+
+/** A query string. A parameter with several values is repeated, and one without a value is left out. */
+function queryOf (parameters: Record<string, unknown>) {
+  const entries = Object.entries(parameters).flatMap(([name, value]) => [value].flat().filter(value => value !== undefined).map((value): [string, string] => [name, String(value)]))
+  return new URLSearchParams(entries)
+}
 
 /** Returns what a text means as JSON; `undefined` if it is not JSON, as in the error responses of proxies. */
 function parse (text: string) {
@@ -195,7 +211,7 @@ function parse (text: string) {
  */
 function passes (method: Method, error: unknown) {
   const status = error instanceof ApiError ? error.status : 0
-  return (method === 'GET' || method === 'POST' ? [0, 409, 429, 503] : [429]).includes(status)
+  return (['GET', 'HEAD', 'POST'].includes(method) ? [0, 409, 429, 503] : [429]).includes(status)
 }
 
 function pause (milliseconds: number, signal?: AbortSignal) {

@@ -92,16 +92,6 @@ test('the examples of a schema without examples look like data, and work when th
   t.same(patch.text, 'text')
 })
 
-test('a schema of a host with a pattern that is not a regular expression has an example without it', async t => {
-  const app = host(t)
-  await app.register(docs)
-  app.setSerializerCompiler(() => JSON.stringify)
-  app.addSchema({ $id: 'Odd', type: 'object', properties: { name: { type: 'string', pattern: '(' }, size: { type: 'integer' } } })
-  app.get('/odd', { schema: { response: { 200: { $ref: 'Odd#' } } } }, async () => ({}))
-  const { paths } = (await app.inject('/openapi.json')).json()
-  t.same(paths['/odd'].get.responses[200].content['application/json'].example, { size: 1 })
-})
-
 test('the 400 example of every operation is the response to such a request', async t => {
   const app = build(t)
   const document = (await app.inject('/openapi.json')).json()

@@ -389,8 +389,7 @@ test('a 304 for a list does not read the list', async t => {
   const users = memory<User>({ schema: User, seed: [] })
   const unreadable: Store<User> = {
     ...users,
-    list: () => { throw new Error('The list is read') },
-    page: () => { throw new Error('The page is read') },
+    select: () => { throw new Error('The list is read') },
     version: async () => 'one'
   }
   app.register(itemsUsers, { prefix: '/api', store: { users: unreadable, items: memory<Item>({ schema: Item, seed: [] }) } })

@@ -24,7 +24,7 @@ export const mutants = [
   ...inFile('plugins/http/api-defaults.ts', http, [
     ['/^-?\\d+$/', '/^\\d+$/'],
     ['/^-?\\d+$/', '/-?\\d+/'],
-    ['Math.min(Number(text), Number.MAX_VALUE)', 'Number(text)']
+    ['Math.min(Number(value), Number.MAX_VALUE)', 'Number(value)']
   ]),
   ...inFile('plugins/http/json-body.ts', http, [
     ["if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))", ''],
@@ -90,11 +90,22 @@ export const mutants = [
   // Pagination
   ...inFile('plugins/collection/pagination.ts', http, [
     ['if (limit === undefined && after !== undefined) throw', 'if (false) throw'],
-    ['position >= 0', 'position > 1'],
-    [' && cursor === cursorTo(position)', ''],
-    ["query.set('after', cursorTo(next))", "query.append('after', cursorTo(next))"],
+    ["query.set('after', next)", "query.append('after', next)"],
     ['if (next !== undefined) {', 'if (next) {'],
     ['  list.destroy()\n', '']
+  ]),
+  ...inFile('plugins/stores/query.ts', { engines: 'memory', tests: ['test/queries.test.ts', 'test/http/pagination-and-creation.test.ts'] }, [
+    ['Number(position) >= 0', 'true'],
+    ['|| cursorOf(place) !== cursor ', ''],
+    ['unit + 0x2000', 'unit'],
+    ['if (one === undefined) return -1', 'if (one === undefined) return 1'],
+    ['last === 0xd7ff ? 0xe000 : last + 1', 'last + 1'],
+    ['while (points.at(-1) === 0x10ffff) points.pop()', '']
+  ]),
+  ...inFile('plugins/stores/memory/indexes.ts', { engines: 'memory', tests: ['test/queries.test.ts'] }, [
+    ['position: place.position + 0.5', 'position: place.position'],
+    ['chunks.splice(chunk, 1, ...halves', 'chunks.splice(chunk, 0, ...halves'],
+    ['descending ? entries.reverse() : entries', 'entries']
   ]),
   ...inFile('plugins/stores/memory/segments.ts', memory, [
     ['records.length > limit && { next', 'records.length >= limit && { next'],
@@ -105,7 +116,7 @@ export const mutants = [
     ['for (const last of segments.slice(-1)) bytesOf(last)', '']
   ]),
   ...inFile('plugins/stores/sql/lists.ts', databases, [
-    ['const isMore = rows.length > size', 'const isMore = rows.length >= size'],
+    ['const last = rows.length > size ?', 'const last = rows.length >= size ?'],
     ['isEnd = rows.length < count', 'isEnd = rows.length <= count'],
     ['clearTimeout(late)\n      snapshot.free()', 'clearTimeout(late)']
   ]),

@@ -60,7 +60,7 @@ onEveryEngine((t, address, engine) => {
       /^store_records{collection="users"} 1$/m,
       /^store_operation_duration_seconds_count{collection="items",operation="append"} 1$/m,
       /^store_operation_duration_seconds_count{collection="items",operation="first"} 2$/m,
-      /^store_operation_duration_seconds_count{collection="items",operation="page"} 1$/m,
+      /^store_operation_duration_seconds_count{collection="items",operation="select"} 1$/m,
       new RegExp(`^items_users_build_info{version="${version}"} 1$`, 'm'),
       /^nodejs_eventloop_lag_p99_seconds /m,
       /^process_resident_memory_bytes /m

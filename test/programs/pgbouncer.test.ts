@@ -43,6 +43,6 @@ for (const mode of ['session', 'transaction']) {
     t.teardown(engine.close)
     const store = await opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
     await Promise.all(Array.from({ length: 3000 }, (_, n) => store.append(item(n))))
-    t.equal(JSON.parse(await text(await store.list() as Readable)).length, 3000)
+    t.equal(JSON.parse(await text((await store.select({})).list as Readable)).length, 3000)
   })
 }

@@ -179,7 +179,7 @@ test('an internal error has a short response without details, with any NODE_ENV'
   for (const [name, failure] of Object.entries(failures)) {
     const thrower = () => { throw failure }
     const store: Store<{ id: number }> = {
-      append: async () => thrower(), first: thrower, page: async () => thrower(), change: thrower, size: () => 0, list: thrower
+      append: async () => thrower(), first: thrower, select: ({ limit }) => limit === undefined ? thrower() : Promise.reject(failure), change: thrower
     }
     const app = host(t, httpServerOptions)
     app.register(itemsUsers, { prefix: '/api', store: { items: store, users: store } })
@@ -192,7 +192,7 @@ test('an internal error has a short response without details, with any NODE_ENV'
 
   // One that fails in the middle of a list has answered already: the list ends where it is.
   const broken: Store<{ id: number }> = {
-    append: () => '', first: () => '', page: () => ({ list: '[]' }), change: () => undefined, size: () => 0, list: () => Readable.from(failing(), { objectMode: false })
+    append: () => '', first: () => '', select: () => ({ list: Readable.from(failing(), { objectMode: false }) }), change: () => undefined
   }
   const app = host(t, httpServerOptions)
   app.register(itemsUsers, { prefix: '/api', store: { items: broken, users: broken } })

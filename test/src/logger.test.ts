@@ -88,7 +88,7 @@ test('a well-formed X-Request-Id of the client is used and returned', async t =>
 
 test('every error response has the request id that is in the log, which says why a request was rejected', async t => {
   const broken: Store<{ id: number }> = {
-    append: () => { throw new Error('boom') }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), change: () => undefined, size: () => 0
+    append: () => { throw new Error('boom') }, first: () => undefined, select: () => ({ list: '[]' }), change: () => undefined
   }
   const { app, lines } = logged(t)
   app.register(itemsUsers, { prefix: '/broken', store: { items: broken, users: broken } })

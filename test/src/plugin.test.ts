@@ -143,7 +143,7 @@ test('with errorHandler: false, the error handler of the host gets all errors of
     ...memory<Item>({ schema: Item, seed: [] }),
     append () { throw new NotStorableError('/name', 'must be short') },
     first () { throw new Error('broken') },
-    list () { throw new StoreUnavailableError() },
+    select () { throw new StoreUnavailableError() },
     version: () => undefined
   }
   app.setErrorHandler<FastifyError & { errors?: object[] }>(({ statusCode = 0, code, message, errors }, _request, reply) => reply.code(statusCode).send({ code, message, errors }))
@@ -226,10 +226,8 @@ test('a store can be asynchronous', async t => {
   const slow: Store<Item> = {
     append: record => later(JSON.stringify(record)),
     first: id => later(id === 7 ? JSON.stringify(item) : undefined),
-    list: () => later(Buffer.from(JSON.stringify([item]))),
-    page: () => later({ list: '[]' }),
-    change: () => later(undefined),
-    size: () => later(1)
+    select: ({ limit }) => later({ list: limit === undefined ? Buffer.from(JSON.stringify([item])) : '[]' }),
+    change: () => later(undefined)
   }
   app.register(collection, { ...items, prefix: '/items', store: slow })
   app.register(collection, { ...users, prefix: '/users', store: slow })
@@ -267,7 +265,7 @@ test('stores of a request are a function of the request, and each is checked', a
   const app = host(t, { logger: { level: 'error', stream: { write: line => lines.push(JSON.parse(line).msg) } } })
   await app.register(stores, { store: ({ headers }) => headers.broken ? { items: own.users as never, users: {} as never } : own })
   const opened = await app.getDecorator<Stores>('stores').open<Item>({ name: 'items', schema: Item, seed: [] })
-  app.get('/size', async request => ({ size: typeof opened === 'function' && await (await opened(request)).size() }))
+  app.get('/size', async request => ({ size: typeof opened === 'function' && await (await opened(request)).count?.({}) }))
   app.register(itemsUsers, { prefix: '/api', store: app.getDecorator<Stores>('stores') })
   t.same((await app.inject('/size')).json(), { size: 1 })
   t.same((await app.inject('/api/items?limit=1')).json(), [item])
@@ -312,7 +310,7 @@ test('unknown options are ignored, as a host may pass the same ones to all plugi
 test('invalid options are rejected at registration, with all problems in one message', async t => {
   for (const [plugin, options, message] of [
     [itemsUsers, { idSource: 'sever', store: 5, databasePoolSize: 1 }, 'itemsUsers: store must be a string, an object with stores, or a function. databasePoolSize must be at least 2. idSource must be one of client, server.'],
-    [collection, { ...users, store: {} }, 'collection: store must be a store with the methods append, change, first, list, page, size, or a function.'],
+    [collection, { ...users, store: {} }, 'collection: store must be a store with the methods append, change, first, select, or a function.'],
     [exported.auth, { tokens: 'sesame', check: true }, 'auth: tokens must be an array. check must be a function.'],
     [exported.rateLimit, { redis: 'localhost' }, 'rateLimit: max is required. redis must be a URL such as redis://host:6379.'],
     [docs, { document: 'openapi.json', redoc: true, title: '' }, 'docs: title must not be empty. document must be a path such as /openapi.json. redoc must be a path such as /redoc, or false.']
@@ -341,7 +339,7 @@ test('an invalid store address is rejected, and the own stores of a host are use
   await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {
     message: 'The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.'
   })
-  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', list: () => '[3]', page: () => ({ list: '[4]' }), change: () => undefined, size: () => 1 }
+  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', select: ({ limit }) => ({ list: limit === undefined ? '[3]' : '[4]' }), change: () => undefined }
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
   t.equal((await app.inject('/api/items')).body, '[3]')
@@ -353,13 +351,13 @@ test('code of a host appends validated records when the app is ready, and wrong 
   await app.register(stores)
   const opened = app.getDecorator<Stores>('stores')
   const { items: early } = opened
-  t.throws(() => early.size(), { code: 'ERR_STARTUP', message: 'stores.items can be used when the app is ready.' })
+  t.throws(() => early.select({}), { code: 'ERR_STARTUP', message: 'stores.items can be used when the app is ready.' })
   t.equal(Reflect.get(opened, Symbol.iterator), undefined)
   app.register(itemsUsers, { prefix: '/api', store: opened })
   await app.ready()
   t.equal(await early.append({ ...item, isAdmin: true } as Item), JSON.stringify(item))
   await t.rejects(async () => opened.items.append({ ...item, price: 'x' } as never), { statusCode: 400, message: 'Invalid body: price must be a number.' })
-  t.equal(await opened.items.size(), 2)
+  t.equal(await opened.items.count?.({}), 2)
 
   const documented = host(t)
   await documented.register(docs, { transform: ({ schema, url }) => ({ schema: { ...schema, summary: 'transformed' }, url }) })

@@ -180,7 +180,7 @@ onDatabases('other programs cannot store what a list cannot return', async (t, {
       : [{ price: "'Infinity'" }, { price: "'-Infinity'" }, { price: "'NaN'" }]
   ]) await t.rejects(insert({ ...good, ...bad }), { message: /constraint/i }, JSON.stringify(bad))
   await insert({ ...good, colour: "'it''s'", size: 'null' })
-  t.same(JSON.parse(String(await store.list())), [{ id: 1, name: 'x', price: 1, colour: "it's" }])
+  t.same(JSON.parse(String((await store.select({})).list)), [{ id: 1, name: 'x', price: 1, colour: "it's" }])
 
   async function insert (values: object) {
     await sql(`insert into things (${Object.keys(values)}) values (${Object.values(values)})`)

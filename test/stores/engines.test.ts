@@ -85,7 +85,7 @@ test('on SQLite, writes to a removed file are answered with 503', async t => {
   renameSync(`${folder}/items.db`, `${folder}/moved.db`)
   await t.rejects(Promise.resolve(engine.check()), unavailable)
   await t.rejects(Promise.resolve(store.append(item(1))), unavailable)
-  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await t.rejects(Promise.resolve(store.select({})), unavailable)
   renameSync(`${folder}/moved.db`, `${folder}/items.db`)
   t.equal(await store.append(item(1)), JSON.stringify(item(1)))
 })

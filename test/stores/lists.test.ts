@@ -8,7 +8,9 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
-import { pageReader } from '../../plugins/stores/sql/lists.js'
+import { planner } from '../../plugins/stores/query.js'
+import { listReader } from '../../plugins/stores/sql/lists.js'
+import type { Part, Statement } from '../../plugins/stores/sql/queries.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { item, onDatabases, onPostgres, things, unavailable } from '../support/databases.js'
@@ -141,7 +143,7 @@ test('on SQLite, a list is a stream of bytes that does not block the event loop'
     turn = setImmediate(next)
   })
   await Promise.all(Array.from({ length: 4 }, async () => {
-    for await (const piece of await store.list() as Readable) pieces += Number(Buffer.isBuffer(piece))
+    for await (const piece of (await store.select({})).list as Readable) pieces += Number(Buffer.isBuffer(piece))
   }))
   clearImmediate(turn)
   t.ok(pieces >= 20, `${pieces} pieces`)
@@ -153,14 +155,14 @@ test('on SQLite, the number of lists that are read at once is limited, and one m
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...things, seed: [] })
   await Promise.all(Array.from({ length: 2000 }, (_, n) => store.append(item(n))))
-  const open = async () => await store.list() as Readable
+  const open = async () => (await store.select({})).list as Readable
   const lists = await Promise.all(Array.from({ length: 64 }, open))
-  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await t.rejects(Promise.resolve(store.select({})), unavailable)
   await text(lists[0] as Readable)
   lists[1]?.destroy()
   await sleep(10)
   for (let n = 0; n < 2; n++) lists.push(await open())
-  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await t.rejects(Promise.resolve(store.select({})), unavailable)
   for (const list of lists) list.destroy()
 })
 
@@ -170,9 +172,9 @@ onPostgres('the number of lists that are read at once is limited; one more waits
   t.teardown(engine.close)
   const store = await opened<Item>(engine, things)
   await server.query('insert into things (id, name, price) select n, n, n from generate_series(2, 5000) as n', url)
-  const open = async () => await store.list() as Readable
+  const open = async () => (await store.select({})).list as Readable
   const [first, second] = [await open(), await open()]
-  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await t.rejects(Promise.resolve(store.select({})), unavailable)
   const third = open()
   first.destroy()
   t.equal(await text(await third), await text(second))
@@ -187,13 +189,13 @@ onPostgres('a list whose database connection is lost is answered with 503, or it
   await Promise.all(Array.from({ length: 5000 }, (_, n) => store.append(item(n))))
 
   proxy.cutAt = 'begin isolation'
-  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await t.rejects(Promise.resolve(store.select({})), unavailable)
   proxy.cutAt = 'nothing'
-  const list = await store.list() as Readable
+  const list = (await store.select({})).list as Readable
   proxy.cutAt = 'sum(size)'
   await t.rejects(text(list), unavailable)
   proxy.cutAt = 'nothing'
-  t.equal((await text(await store.list() as Readable)).split('}').length, 5001)
+  t.equal((await text((await store.select({})).list as Readable)).split('}').length, 5001)
 
   const app = build(t, { DATABASE_URL: proxy.url })
   await app.ready()
@@ -220,10 +222,10 @@ onPostgres('a list whose database connection is lost is answered with 503, or it
 
   const large = await opened<Item>(engine, { ...things, name: 'large', seed: [] })
   for (let n = 0; n < 20; n++) await large.append({ ...item(n), name: 'x'.repeat(100_000) })
-  proxy.cutAt = 'limit 2 offset'
-  await t.rejects(Promise.resolve(large.page(15)), unavailable)
+  proxy.cutAt = 'offset 0'
+  await t.rejects(Promise.resolve(large.select({ limit: 15 })), unavailable)
   proxy.cutAt = 'nothing'
-  t.equal(JSON.parse(await text((await large.page(15)).list as Readable)).length, 15)
+  t.equal(JSON.parse(await text((await large.select({ limit: 15 })).list as Readable)).length, 15)
 })
 
 test('a long list of large records reads pieces of the size that worked', async t => {
@@ -234,7 +236,7 @@ test('a long list of large records reads pieces of the size that worked', async 
     const found = Math.min(count, records - after)
     return found * bytes > 1024 * 1024 ? [] : Array.from({ length: found }, (_, n) => [`${after + n + 1}`, after + n + 1])
   }
-  const { list } = await pageOf(select)(Infinity)
+  const { list } = await listOf(select)
   t.same(JSON.parse(await text(list as Readable)), Array.from({ length: records }, (_, n) => n + 1))
   t.ok(selects < 40, `${selects} selects for ${records} records`)
 })
@@ -242,13 +244,22 @@ test('a long list of large records reads pieces of the size that worked', async 
 test('a list that is read slowly is closed in the end', async t => {
   let freed = 0
   const select = (after: number, count: number): [string, number][] => Array.from({ length: count }, (_, n) => ['1', after + n + 1])
-  const { list } = await pageOf(select, () => { freed++ }, 10)(Infinity)
+  const { list } = await listOf(select, () => { freed++ }, 10)
   const pieces = (list as Readable).iterator()
   await t.rejects(async () => { while (!(await pieces.next()).done) await sleep(10) }, { message: 'The client does not read the list' })
   t.equal(freed, 1)
 })
 
-/** The method `page` for rows of these statements. */
-function pageOf (select: (after: number, count: number) => [string, number][], free = () => {}, timeout = 60_000) {
-  return pageReader({ encodeRow: ([json]) => String(json), selectPiece: '', selectEnd: '' }, select, () => ({ prepare: () => select, free }), timeout)
+/** A function that reads a list of these rows. */
+function listOf (select: (after: number, count: number) => [string, number][], free = () => {}, timeout = 60_000) {
+  const lists = {
+    plan: planner([]),
+    encodeRow: ([json]: unknown[]) => String(json),
+    placeOf: (row: unknown[]) => ({ value: undefined, position: Number(row[1]) }),
+    selectPiece: ({ after }: Part, count: number) => ({ text: '', values: [after?.position ?? 0, count] }),
+    selectPlaces: () => ({ text: '', values: [] }),
+    selectCount: () => ({ text: '', values: [] })
+  }
+  const run = ({ values: [after, count] }: Statement) => select(Number(after), Number(count))
+  return listReader(lists, { run, openSnapshot: () => ({ run, free }), timeout }).select({})
 }

@@ -51,7 +51,7 @@ async function create (url: string, definition: Definition, records: object[]) {
 
 async function read (url: string, definition: Definition): Promise<Record<string, unknown>[]> {
   let records: Record<string, unknown>[] = []
-  await start(url, definition, async store => { records = JSON.parse(String(await store.list())) })
+  await start(url, definition, async store => { records = JSON.parse(String((await store.select({})).list)) })
   return records
 }
 
@@ -260,7 +260,7 @@ onDatabases('positions of deleted records are not used again after a rebuild', a
   await start(url, loans({ 'name!': string }), store => store.change(2, () => undefined))
   await create(url, loans({ name: nullable }), [{ name: 'z' }])
   await start(url, loans({ name: nullable }), async store => {
-    t.same(JSON.parse(String((await store.page(9, 2)).list)), [{ id: 1, name: 'z' }], 'it is after the position of the deleted record')
+    t.same(JSON.parse(String((await store.select({ limit: 9, after: Buffer.from('2').toString('base64url') })).list)), [{ id: 1, name: 'z' }], 'it is after the position of the deleted record')
   })
 })
 
@@ -278,7 +278,7 @@ onDatabases('names of fields and collections that statements use can be used', a
     t.same(added, record)
     t.ok(await store.change(id, () => undefined))
     t.ok(await store.change(1, () => undefined))
-    t.same(JSON.parse(String((await store.page(5)).list)), [])
+    t.same(JSON.parse(String((await store.select({ limit: 5 })).list)), [])
   })
   const others = ['loans', 'loans_by_id', 'loans_update', 'loans_delete', 'loans_id_position_idx', 'count_changes'].map(name => ({ ...loans({}), name }))
   for (const definitions of [others, others, others.reverse()]) await start(url, definitions)

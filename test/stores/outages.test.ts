@@ -105,7 +105,7 @@ test('errors of custom stores have the same responses as ours', async t => {
   ]
   for (const [error, status, detail] of errors) {
     const own: Store<{ id: number }> = {
-      append () { throw error }, first: () => undefined, list: () => '[]', page: () => ({ list: '[]' }), change: () => undefined, size: () => 0
+      append () { throw error }, first: () => undefined, select: () => ({ list: '[]' }), change: () => undefined
     }
     const lines: string[] = []
     const app = host(t, { logger: { level: 'error', stream: { write: (line: string) => lines.push(JSON.parse(line).msg) } } })

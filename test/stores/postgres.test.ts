@@ -44,14 +44,14 @@ onPostgres('no record appears before one that was visible, and a reader that fol
 
   const [reader] = engines as [typeof engines[0]]
   const followed: number[] = []
-  let position = 0
+  let position: string | undefined
   let before: number[] = []
   let lists = 0
   const ids = async (list: List) => (JSON.parse(await text(Readable.from(list))) as Item[]).map(({ id }) => id)
   while (followed.length < total) {
     // A page has a next position only if there are more records.
     const wasWriting = isWriting
-    const { list, next } = await reader.page(20, position)
+    const { list, next } = await reader.select({ limit: 20, after: position })
     const page = await ids(list)
     if (next !== undefined) {
       position = next
@@ -60,7 +60,7 @@ onPostgres('no record appears before one that was visible, and a reader that fol
       followed.push(...page)
       break
     }
-    const now = await ids((await reader.page(10_000)).list)
+    const now = await ids((await reader.select({ limit: 10_000 })).list)
     t.same(now.slice(0, before.length), before)
     before = now
     lists++
@@ -69,7 +69,7 @@ onPostgres('no record appears before one that was visible, and a reader that fol
   t.ok(lists > 10, `${lists} lists`)
   t.equal(new Set(followed).size, total)
   t.equal(followed.length, total)
-  t.same(followed, await ids((await reader.page(10_000)).list))
+  t.same(followed, await ids((await reader.select({ limit: 10_000 })).list))
 })
 
 onPostgres('if the server is not reachable yet, the service starts, is not ready, and serves as soon as it is', async t => {
@@ -175,7 +175,7 @@ onPostgres('after the type of a column has changed, reads and writes work; witho
     const other = new pg.Client(url)
     await other.connect()
     await other.query(`begin; lock table items; ${change}`)
-    const pages = Promise.all(Array.from({ length: 5 }, () => items.page(1)))
+    const pages = Promise.all(Array.from({ length: 5 }, () => items.select({ limit: 1 })))
     // Both connections of the collection are waiting, and other requests are waiting for a connection.
     await until(async () => (await server.query("select from pg_locks where relation = 'items'::regclass and not granted", url)).length === 2)
     await other.query('commit')
@@ -319,7 +319,7 @@ onPostgres('changes of one record at once are one transaction, and each has the 
     { value: JSON.stringify(item(1, 121)) }, { reason: refusal }, { value: JSON.stringify(item(1, 121)) },
     {}, {}, {}
   ])
-  t.same(JSON.parse(String(await store.list())), [item(2, 30)], 'the first record with the id, then the next one')
+  t.same(JSON.parse(String((await store.select({})).list)), [item(2, 30)], 'the first record with the id, then the next one')
 })
 
 onPostgres('changes whose time is over are dropped before they reach the database', async (t, server) => {
@@ -390,13 +390,13 @@ onPostgres('a lock on one table does not stop other collections', async (t, serv
   await holder.query('begin; lock table things')
   const state = { isOver: false }
   const waiting = Promise.allSettled(Array.from({ length: 20 }, (_, n) => [
-    store.list(), store.first(1), store.append(item(2), `key-${n}`), store.append({ name: 'x', price: 1 }), store.change(1, () => item(1, n)), store.version(), store.size()
+    store.select({}), store.first(1), store.append(item(2), `key-${n}`), store.append({ name: 'x', price: 1 }), store.change(1, () => item(1, n)), store.version(), store.count({})
   ]).flat()).finally(() => { state.isOver = true })
   let rounds = 0
   for (; !state.isOver; rounds++) {
     t.equal(await other.change(1, () => item(1, rounds)), JSON.stringify(item(1, rounds)))
     t.equal(await other.first(1), JSON.stringify(item(1, rounds)))
-    t.equal(String(await other.list()), JSON.stringify([item(1, rounds)]))
+    t.equal(String((await other.select({})).list), JSON.stringify([item(1, rounds)]))
   }
   t.ok(rounds > 0, `${rounds} rounds meanwhile`)
   t.same(new Set((await waiting).map(({ status }) => status)), new Set(['rejected']))
@@ -472,7 +472,7 @@ onPostgres('writes that wait for a lock of another program are ended when they h
   await until(async () => (await waiting()).length === 0)
   await holder.end()
   await engine.check()
-  t.equal(String(await store.list()), JSON.stringify([item(1)]))
+  t.equal(String((await store.select({})).list), JSON.stringify([item(1)]))
 })
 
 onPostgres('settings of the server do not change prices or reject writes', async (t, server) => {
@@ -532,12 +532,12 @@ onPostgres('a key that two instances use at the same time creates one record, an
     const [one, other] = await Promise.all(stores.map(store => store.append(item(n), `key-${n}`)))
     t.equal(one, other)
   }
-  t.equal(await stores[0]?.size(), 30)
+  t.equal(await stores[0]?.count({}), 30)
   await server.query(`
     create function skip() returns trigger language plpgsql as 'begin return null; end';
     create trigger skip before insert on idempotency_keys for each row execute function skip()`, url)
   await t.rejects(Promise.resolve(stores[0]?.append(item(99), 'skipped')), { code: 'ERR_IDEMPOTENCY_KEY_IN_USE' })
-  t.equal(await stores[0]?.size(), 30)
+  t.equal(await stores[0]?.count({}), 30)
 })
 
 onPostgres('a key of an instance that is frozen can be used on another instance', async (t, server) => {
@@ -624,9 +624,9 @@ onPostgres('a long list that is opened too late is closed', async (t, server) =>
   const engine = await openEngine(proxy.url, { timeout: 4000, poolSize: 2 })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...collection, seed: Array.from({ length: 1500 }, (_, n) => item(n)) })
-  await text(Readable.from(await store.list()))
+  await text(Readable.from((await store.select({})).list))
   proxy.delay = 2400
-  await t.rejects(Promise.resolve(store.list()), unavailable)
+  await t.rejects(Promise.resolve(store.select({})), unavailable)
   await until(() => engine.connections?.().lists?.used === 0, 24) // a list that nobody reads is closed after 48 seconds
 })
 

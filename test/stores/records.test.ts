@@ -6,7 +6,7 @@ import { test, type Test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import { NoIdLeftError, NotStorableError } from '../../plugins/stores/errors.js'
 import { encoderOf } from '../../plugins/stores/fields.js'
-import { nextId, type Store } from '../../plugins/stores/store.js'
+import { nextId, type Page, type Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Id } from '../../schemas/fields.js'
 import { Item } from '../../schemas/item.js'
@@ -144,11 +144,11 @@ onEveryEngine((t, address, name) => {
     async function isAsSent (store: Store<Sample>) {
       const all = [...samples, { ...small, id: added.id }]
       const first = (id: number) => all.find(record => record.id === id) ?? {}
-      t.ok(await text(Readable.from(await store.list())) === `[${all.map(expected)}]`, 'the list')
+      t.ok(await text(Readable.from((await store.select({})).list)) === `[${all.map(expected)}]`, 'the list')
       for (const { id } of all) t.ok(await store.first(id) === expected(first(id)), `the record ${id}`)
       const pages: string[] = []
-      for (let next: number | undefined = 0; next !== undefined;) {
-        const page = await store.page(50, next)
+      for (let page: Page | undefined, next: string | undefined; !page || next !== undefined;) {
+        page = await store.select({ limit: 50, after: next })
         pages.push((await text(Readable.from(page.list))).slice(1, -1))
         next = page.next
       }
@@ -181,7 +181,7 @@ onEveryEngine((t, address, name) => {
       await t.rejects(async () => store.append({ ...small, text: value }), new NotStorableError('/text', message))
       await t.rejects(async () => store.append({ ...small, note: value }), new NotStorableError('/note', message))
     }
-    t.equal(await store.size(), 0)
+    t.equal(await store.count({}), 0)
   })
 
   t.test('when no more ids can be generated, POST answers 503, and records with ids can still be created', async t => {

@@ -9,7 +9,7 @@ import { loadOptional } from '../../plugins/startup.js'
 import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory/store.js'
 import { IdempotencyKeyInUseError, StoreUnavailableError } from '../../plugins/stores/errors.js'
-import type { Store } from '../../plugins/stores/store.js'
+import type { List, Store } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { Sample, storeTests } from '../../src/store-tests.js'
@@ -17,8 +17,8 @@ import { onEveryEngine, opened } from '../support/engines.js'
 
 const item = (id: number, name: string): Item => ({ id, name, price: id / 3 })
 
-async function read (list: ReturnType<Store<Item>['list']>) {
-  return text(Readable.from(await list))
+async function read (list: List) {
+  return text(Readable.from(list))
 }
 
 onEveryEngine((t, address) => {
@@ -37,14 +37,14 @@ onEveryEngine((t, address) => {
       const more = Array.from({ length: size - model.length }, (_, n) => item(model.length + n, `Zoë "${n}"\n🫖`))
       model.push(...more)
       await Promise.all(more.map(record => store.append(record)))
-      t.ok(await read(store.list()) === JSON.stringify(model), `${size} records`)
+      t.ok(await read((await store.select({})).list) === JSON.stringify(model), `${size} records`)
     }
     const large = [200_000, 64 * 1024, 64 * 1024 - 64, 1, 1_000_000].map((length, n) => item(-n, 'x'.repeat(length)))
     await Promise.all(large.map(record => store.append(record)))
     t.equal(await store.first(-1), JSON.stringify(large[1]))
     await store.change(0, () => item(0, 'x'.repeat(70_000)))
     model[0] = item(0, 'x'.repeat(70_000))
-    t.ok(await read(store.list()) === JSON.stringify([...model, ...large]))
+    t.ok(await read((await store.select({})).list) === JSON.stringify([...model, ...large]))
   })
 })
 
@@ -52,9 +52,9 @@ test('in memory, a list is built once between two changes, and is a stream if it
   const store = memory<Item>({ schema: Item, seed: [] })
   for (const [size, kind] of [[0, 'string'], [2, 'string'], [500, Buffer], [5000, Buffer], [50_000, Readable]] as const) {
     for (let n = 0; n < size; n++) store.append(item(n, 'x'))
-    const list = await store.list()
+    const list = (await store.select({})).list
     t.type(list, kind)
-    if (!(list instanceof Readable)) t.equal(await store.list(), list, 'built once')
+    if (!(list instanceof Readable)) t.equal((await store.select({})).list, list, 'built once')
   }
 })
 
@@ -142,15 +142,15 @@ test('appending, finding and removing do not slow down as the collection grows',
 test('in memory, a page costs the same at the start and at the end of a million', async t => {
   const store = memory<Item>({ schema: Item, seed: [] })
   for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
-  let position = 0
-  for (let n = 0; n < 999; n++) position = Number((await store.page(1000, position)).next)
-  const spend = (after: number) => Math.min(...Array.from({ length: 50 }, () => {
+  let position: string | undefined
+  for (let n = 0; n < 999; n++) position = (await store.select({ limit: 1000, after: position })).next
+  const spend = (after?: string) => Math.min(...Array.from({ length: 50 }, () => {
     const start = performance.now()
-    store.page(100, after)
+    store.select({ limit: 100, after })
     return performance.now() - start
   }))
-  spend(0)
-  const [first, last] = [spend(0), spend(position)]
+  spend()
+  const [first, last] = [spend(), spend(position)]
   t.ok(last < first * 3, `${last / first} times as long at the end`)
 })
 

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { List, Page } from '../store.js'
+import type { List } from '../store.js'
 
 /** A segment takes records until they have so many characters together. */
 const segmentSize = 64 * 1024
@@ -73,7 +73,7 @@ export function segmentedJson () {
   }
 
   /** Returns at most `limit` records after this position. */
-  function page (limit: number, after: number): Page {
+  function page (limit: number, after: number) {
     const positions: number[] = []
     const records: string[] = []
     for (let index = Math.max(0, indexOf(after)); index < segments.length && records.length <= limit; index++) {

@@ -1,11 +1,15 @@
 import { randomInt } from 'node:crypto'
-import { encoderOf } from '../fields.js'
+import { encoderOf, fieldsOf } from '../fields.js'
 import { digestOf, previousId, memoryKeys } from '../idempotency.js'
+import type { Query } from '../../../schemas/query.js'
+import { planner } from '../query.js'
 import { generatedIds, hasId, maxCountedId, nextId, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { indexesOf } from './indexes.js'
+import { countEntries, readEntries } from './queries.js'
 import { segmentedJson } from './segments.js'
 
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
-export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<T>, 'schema' | 'seed'>): Required<Store<T>> {
+export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<StoreDefinition<T>, 'schema' | 'seed' | 'filters'>, timeout = Infinity): Required<Store<T>> {
   const encode = encoderOf(schema)
   const ids = generatedIds({ schema, seed })
   const records = segmentedJson()
@@ -19,6 +23,9 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
   let changes = 0
   /** Distinguishes the versions of this store from those of other instances. */
   const instance = randomInt(2 ** 47).toString(36)
+  const fields = fieldsOf(schema).filter(({ name }) => filters.includes(name))
+  const plan = planner(fields)
+  const indexes = fields.length > 0 ? indexesOf(filters) : undefined
 
   seed.forEach(add)
   return {
@@ -26,9 +33,8 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
     append,
     change,
     first,
-    list: records.list,
-    page: (limit, after = 0) => records.page(limit, after),
-    size: () => size,
+    select,
+    count,
     version: () => `${instance}-${changes}`
   }
 
@@ -52,6 +58,7 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
     const { id } = record
     const json = encode(record)
     const position = records.add(json)
+    indexes?.add(position, json, record)
     const first = firstById.get(id)
     if (first === undefined) {
       firstById.set(id, position)
@@ -63,6 +70,20 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
     size++
     changes++
     return json
+  }
+
+  function select (query: Query<T>) {
+    const planned = plan(query)
+    const { isPlain, after, limit, cursorOf } = planned
+    if (indexes && !isPlain) return readEntries(indexes.find(planned), planned, timeout)
+    if (limit === Infinity && !after) return { list: records.list() }
+    const { list, next } = records.page(limit, after?.position ?? 0)
+    return { list, ...next !== undefined && { next: cursorOf({ position: next, value: undefined }) } }
+  }
+
+  function count (query: Pick<Query<T>, 'where' | 'limit'>) {
+    const planned = plan(query)
+    return indexes && planned.conditions.length > 0 ? countEntries(indexes.find(planned), timeout) : size
   }
 
   function first (id: number) {
@@ -77,6 +98,8 @@ export function memory<T extends HasId> ({ schema, seed }: Pick<StoreDefinition<
     const record = changeOf(current)
     const json = record && encode(record)
     records.change(position, json)
+    indexes?.remove(position)
+    if (record) indexes?.add(position, String(json), record)
     changes++
     if (!json) forget(id, position)
     return json ?? current

@@ -5,6 +5,7 @@ import { loadOptional, StartupError } from '../../startup.js'
 import { limited } from '../batch.js'
 import { NotStorableError, rejection, StoreUnavailableError } from '../errors.js'
 import { stalledListTimeouts } from '../sql/lists.js'
+import type { Statement as ListStatement } from '../sql/queries.js'
 import type { Row } from '../sql/table.js'
 import type { EngineOptions } from '../store.js'
 import { lock } from './statements.js'
@@ -136,8 +137,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
       fail(error)
     })
     return {
-      prepare: ({ text }: { text: string }) => async (...values: number[]) =>
-        (await client.query<Row>({ text, values, rowMode: 'array' }).catch(fail)).rows,
+      run: async ({ text, values }: ListStatement) => (await client.query<Row>({ text, values, rowMode: 'array' }).catch(fail)).rows,
       free
     }
   }

@@ -1,12 +1,14 @@
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
+import type { Query } from '../../../schemas/query.js'
 import { StartupError } from '../../startup.js'
 import { batch, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection, StoreUnavailableError } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from '../idempotency.js'
-import { pageReader } from '../sql/lists.js'
+import { listReader } from '../sql/lists.js'
 import { migrate, type Table } from '../sql/migrations.js'
+import type { Statement } from '../sql/queries.js'
 import type { Row } from '../sql/table.js'
 import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { connectPostgres } from './connections.js'
@@ -38,8 +40,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const { schema, seed } = collection
     const table = postgresTable(collection, timeout)
     const { read, write: writeOwn } = ofCollection()
-    const selectShort = async (...values: number[]) => (await read({ ...table.selectPiece, values })).rows
-    const readPage = pageReader(table, selectShort, openSnapshot, timeout)
+    const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
+    const lists = listReader<T>(table, { run, openSnapshot, timeout })
     const [insert, insertAndNumber] = [inserter(false), inserter(true)]
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
@@ -59,7 +61,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       fill: query => query(table.insertion(false, false), columnsOf(seed.map(record => ({ record })))),
       statements: [
         { text: table.insertion(true, true), values: [...columnsOf([], true), 0, 0] },
-        { ...table.selectPiece, values: [0, 1] },
+        table.selectPiece({ plan: table.plan({}) }, 1),
         table.selectVersion,
         { ...table.change, values: [...columnsOf([]), [], [], [], 0] }
       ]
@@ -72,13 +74,12 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         return withTimeout((hasId(record) ? insert : insertAndNumber)({ record, key, digest }))
       }),
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
-      list: async () => (await page(Infinity)).list,
-      page,
       async change (id, change) {
         const left = timeLeft?.() ?? timeout
         return Number.isSafeInteger(id) ? withTimeout(changeInTime({ id, change, deadline: Date.now() + left }), left) : undefined
       },
-      size: async () => Number((await withTimeout(read({ text: table.sizeSelection }))).rows[0]),
+      select,
+      count: query => withTimeout(lists.count(query)),
       version: () => withTimeout(readVersion(undefined))
     }
 
@@ -140,8 +141,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return ids.map((_, n) => byPlace.get(n + 1))
     }
 
-    async function page (limit: number, after?: number) {
-      const pending = readPage(limit, after)
+    async function select (query: Query<T>) {
+      const pending = lists.select(query)
       try {
         return await withTimeout(pending)
       } catch (error) {

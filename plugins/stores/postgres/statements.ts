@@ -1,8 +1,10 @@
+import type { FieldType } from '../fields.js'
 import { digestOf } from '../idempotency.js'
 import { changesStart, type Table } from '../sql/migrations.js'
+import { listStatements } from '../sql/queries.js'
 import { tableOf, type Row } from '../sql/table.js'
 import { generatedIds, maxCountedId, type HasId, type StoreDefinition } from '../store.js'
-import { conditions, triggerOf } from './tables.js'
+import { conditions, dialect, triggerOf } from './tables.js'
 
 /** The table of a collection, with its types and statements. */
 export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, timeout: number) {
@@ -13,7 +15,9 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
   const types = fields.map(({ columnType }) => columnType)
   const lockStep = `_lock as materialized (select ${lock(name, timeout)})`
   // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
-  const selected = fields.map(({ column, type }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column).join(', ')
+  const selectedAs = ({ column, type }: { column: string, type: FieldType }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column
+  const selected = fields.map(selectedAs).join(', ')
+  const decoded = (value: unknown, type?: FieldType) => type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value
   const timeLeft = `$${types.length + 4}::int`
   const unchanged = `select _given.* from ${table} as t, _given where t.position = _given._position and t.xmin::text = _given._version`
 
@@ -22,23 +26,21 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
 
     // No collection has a name with a colon, so these names are free.
     created: sqlTable.tableWith(`bigint generated always as identity (sequence name "${name}:position") constraint "${name}:key" primary key`,
-      'id, position',
+      'id, position', dialect.byCodePoint,
       `insert into last_ids values ('${name}', ${ids.lastUsed})`,
       `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
       triggerOf(table)
     ),
 
     insertion,
-    encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) =>
-      fields[n]?.type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value)),
+    ...listStatements(sqlTable, collection.filters ?? [], dialect, selectedAs, decoded),
+    encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) => decoded(value, fields[n]?.type))),
 
     /** The first records with some ids, each with its position, its row version, the last transaction that held it, and the place of its id. */
     selectFirsts: statement(`
       select found.*, asked.place from unnest($1::bigint[]) with ordinality as asked (id, place),
       lateral (select ${selected}, position, xmin::text, xmax::text from ${table} as t where t.id = asked.id order by position limit 1) as found`),
 
-    selectPiece: statement(sqlTable.pieceSelection('$1::bigint', '$2::int', selected)),
-    selectEnd: statement(sqlTable.endSelection('$1::bigint', '$2::int')),
     selectVersion: statement(sqlTable.versionSelection(selected)),
 
     /**

@@ -1,12 +1,22 @@
 import { StartupError } from '../../startup.js'
 import type { FieldType } from '../fields.js'
 import { ownName, sharedTables, type ActualColumn, type Change, type Database, type Table } from '../sql/migrations.js'
+import type { Dialect } from '../sql/queries.js'
 import { literal, quoted, type Conditions } from '../sql/table.js'
 
 /** The values that a column can have beyond its type. */
 export const conditions: Conditions = {
   integer: column => `${column} >= ${Number.MIN_SAFE_INTEGER} and ${column} <= ${Number.MAX_SAFE_INTEGER}`,
   number: column => `abs(${column}) < 'Infinity'` // NaN is larger
+}
+
+export const dialect: Dialect = {
+  parameter: (n, columnType) => `$${n}::${columnType}`,
+  isOneOf: (column, parameter) => `${column} = any(${parameter})`,
+  listOf: values => values,
+  isPresent: column => `${column} is not null`,
+  byCodePoint: column => `${column} collate "C"`,
+  withoutIndex: column => column // it has statistics, and does not block the process
 }
 
 /**

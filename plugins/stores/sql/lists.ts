@@ -1,5 +1,8 @@
 import { Readable } from 'node:stream'
-import type { MaybePromise, Page } from '../store.js'
+import type { Query } from '../../../schemas/query.js'
+import type { AnyQuery, Condition, Place, Plan } from '../query.js'
+import type { HasId, MaybePromise, Page } from '../store.js'
+import { indexOnly, partsOf, type Part, type Statement } from './queries.js'
 import type { Row } from './table.js'
 
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
@@ -9,35 +12,119 @@ const pieceSize = 500
 /** A list is closed if its client reads nothing for this many times the database timeout, or not everything in ten times as long. */
 export const stalledListTimeouts = 12
 
-/** Selects rows after a position. */
-type Select = (after: number, count: number) => MaybePromise<Row[]>
+type Run = (statement: Statement) => MaybePromise<Row[]>
 
 /** A consistent view of a database from which a long list is read. `free` closes it. */
-interface Snapshot<Statement> {
-  prepare (statement: Statement): Select
+interface Snapshot {
+  run: Run
   free (): void
 }
 
-/** Returns the method `page` of a store. `selectShort` reads pages that are short enough to be read at once. */
-export function pageReader<Statement> (
-  { encodeRow, selectPiece, selectEnd }: { encodeRow (row: Row): string, selectPiece: Statement, selectEnd: Statement },
-  selectShort: Select, openSnapshot: () => MaybePromise<Snapshot<Statement>>, timeout: number
-) {
-  return async function page (limit: number, after = 0): Promise<Page> {
+/** The statements for lists of a table. */
+interface Lists {
+  plan (query: AnyQuery): Plan
+  encodeRow (row: Row): string
+  /** The place of a row of a piece, or of a row with only the value of the sort field and the position. */
+  placeOf (row: Row, plan: Plan): Place
+  /** Selects records of a part, or none if they are too large to be read at once. */
+  selectPiece (part: Part, count: number): Statement
+  /** Selects the places of records of a part. */
+  selectPlaces (part: Part, count: number, offset?: number): Statement
+  selectCount (part: Part): Statement
+}
+
+/** How an engine reads lists. */
+interface Reading {
+  /** Runs a statement that takes a short time. */
+  run: Run
+  openSnapshot (): MaybePromise<Snapshot>
+  timeout: number
+  /** The number of records that a statement may visit, if statements block other requests. */
+  maxVisits?: number
+}
+
+/** Returns the methods `select` and `count` of a store. */
+export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, timeout, maxVisits = Infinity }: Reading) {
+  const { encodeRow, placeOf, selectPiece, selectPlaces, selectCount } = lists
+  /** Whether the last list of all records was long. Then the next one is probably long too. */
+  let wasLong = false
+  return { select, count }
+
+  async function select (query: Query<T>): Promise<Page> {
+    const plan = lists.plan(query)
+    const { limit } = plan
     const size = Math.min(limit, shortSize)
-    const rows = await selectShort(after, size + 1)
-    const isMore = rows.length > size
-    const isShort = isMore ? size === limit : rows.length > 0 || (await selectShort(after, 1)).length === 0
-    if (!isShort) return longPage(await openSnapshot(), limit, after)
+    const parts = partsOf(plan, await narrowest(plan))
+    const rows = parts.some(isLong) || (wasLong && limit === Infinity) ? undefined : await shortRows(parts, size + 1)
+    if (!rows || (rows.length > size && size < limit)) return longPage(await openSnapshot(), plan, parts)
     const given = rows.slice(0, size)
-    return { list: `[${given.map(encodeRow).join(',')}]`, ...isMore && { next: positionOf(given) } }
+    const last = rows.length > size ? given.at(-1) : undefined
+    return { list: `[${given.map(encodeRow).join(',')}]`, ...last && { next: plan.cursorOf(placeOf(last, plan)) } }
+  }
+
+  /** Counts the records that a query selects, up to its limit. */
+  async function count (query: Pick<Query<T>, 'where' | 'limit'>) {
+    const plan = lists.plan(query)
+    const narrow = await narrowest(plan)
+    // The index of the first condition is shorter than the table.
+    const sort = plan.conditions[0]?.field
+    let counted = 0
+    for (const part of partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)) {
+      for await (const window of windowsOf(part, run, maxVisits < Infinity && !narrow)) {
+        const [[found] = []] = await run(selectCount(window))
+        counted += Number(found)
+        if (counted >= plan.limit) return plan.limit
+      }
+    }
+    return counted
+  }
+
+  /** The condition that the fewest records meet, if these are few enough to be read and sorted. */
+  async function narrowest (plan: Plan): Promise<Condition | undefined> {
+    if (maxVisits === Infinity || !indexOnly({ plan })) return
+    const counts = await Promise.all(plan.conditions.map(async condition => {
+      const part = { plan: { ...lists.plan({}), conditions: [condition], limit: shortSize + 1 }, narrow: condition }
+      const [[found] = []] = await run(selectCount(part))
+      return { condition, found: Number(found) }
+    }))
+    const [least] = counts.filter(({ found }) => found <= shortSize).sort((one, other) => one.found - other.found)
+    return least?.condition
+  }
+
+  /** Returns whether a part must be read in windows. */
+  function isLong (part: Part) {
+    return maxVisits < Infinity && !part.narrow && indexOnly(part) !== undefined
+  }
+
+  /** A part in windows, each of which a statement can read without delaying other requests. */
+  async function * windowsOf (part: Part, run: Run, isNeeded = isLong(part)): AsyncGenerator<Part> {
+    if (!isNeeded) return yield part
+    for (let { after } = part; ;) {
+      const [end] = await run(selectPlaces({ ...indexOnly(part) ?? part, after }, 1, maxVisits - 1))
+      const until = end && placeOf(end, part.plan)
+      yield { ...part, after, until }
+      if (!until) return
+      after = until
+    }
+  }
+
+  /** Some rows of a short list; undefined if they are too large to be read at once. */
+  async function shortRows (parts: Part[], count: number) {
+    const rows: Row[] = []
+    for (const part of parts) {
+      const found = await run(selectPiece(part, count - rows.length))
+      if (found.length === 0 && (await run(selectPiece(part, 1))).length > 0) return
+      rows.push(...found)
+      if (rows.length === count) break
+    }
+    return rows
   }
 
   /**
    * Returns a page as a stream that reads one piece at a time. The snapshot is freed when the stream ends, when the client
    * disconnects, or when the client has not read anything for too long.
    */
-  async function longPage (snapshot: Snapshot<Statement>, limit: number, after: number): Promise<Page> {
+  async function longPage (snapshot: Snapshot, plan: Plan, parts: Part[]): Promise<Page> {
     const list = Readable.from(pieces(), { objectMode: false })
     const close = () => list.destroy(new Error('The client does not read the list'))
     const stalled = setTimeout(close, timeout * stalledListTimeouts).unref()
@@ -49,38 +136,52 @@ export function pageReader<Statement> (
       snapshot.free()
     })
     try {
-      const [last, following] = limit === Infinity ? [] : await snapshot.prepare(selectEnd)(after, limit - 1)
-      return { list, next: following && positionOf([last]) }
+      const last = plan.limit === Infinity ? undefined : await lastPlace()
+      return { list, ...last && { next: plan.cursorOf(last) } }
     } catch (error) {
       list.destroy()
       throw error
     }
 
-    async function * pieces () {
-      const select = snapshot.prepare(selectPiece)
-      let position = after
-      let size = pieceSize
-      for (let left = limit; left > 0;) {
-        let count = Math.min(size, left)
-        let rows = await select(position, count)
-        while (rows.length === 0 && count > 1) { // they are too large together, or there are no more
-          count = Math.ceil(count / 4)
-          rows = await select(position, count)
+    /** The place of the last record on the page, if there are more. */
+    async function lastPlace () {
+      const places: Place[] = []
+      for (const part of parts) {
+        for await (const window of windowsOf(part, snapshot.run)) {
+          places.push(...(await snapshot.run(selectPlaces(window, plan.limit + 1 - places.length))).map(row => placeOf(row, plan)))
+          if (places.length > plan.limit) return places[plan.limit - 1]
         }
-        const isEnd = rows.length < count
-        size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next rows are probably of the same size
-        stalled.refresh()
-        const json = rows.map(encodeRow).join(',')
-        const before = position === after ? '[' : json && ','
-        position = positionOf(rows)
-        left = isEnd ? 0 : left - rows.length
-        yield before + json + (left === 0 ? ']' : '')
       }
     }
-  }
-}
 
-/** The position of the last of these rows. */
-function positionOf (rows: (Row | undefined)[]) {
-  return Number(rows.at(-1)?.at(-1))
+    async function * pieces () {
+      let before = '['
+      let given = 0
+      let size = pieceSize
+      for (const part of parts) {
+        for await (let window of windowsOf(part, snapshot.run)) {
+          for (let isEnd = false; !isEnd && given < plan.limit;) {
+            let count = Math.min(size, plan.limit - given)
+            let rows = await snapshot.run(selectPiece(window, count))
+            while (rows.length === 0 && count > 1) { // they are too large together, or there are no more
+              count = Math.ceil(count / 4)
+              rows = await snapshot.run(selectPiece(window, count))
+            }
+            isEnd = rows.length < count
+            size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next records are probably of the same size
+            stalled.refresh()
+            given += rows.length
+            const last = rows.at(-1)
+            if (!last) continue
+            window = { ...window, after: placeOf(last, plan) }
+            yield before + rows.map(encodeRow).join(',')
+            before = ','
+          }
+          if (given === plan.limit) break
+        }
+      }
+      if (plan.isPlain && plan.limit === Infinity) wasLong = given > shortSize
+      yield before === '[' ? '[]' : ']'
+    }
+  }
 }

@@ -1,5 +1,6 @@
 import { NotStorableError } from '../errors.js'
 import { encoderOf, fieldsOf, type FieldType } from '../fields.js'
+import { digestOf } from '../idempotency.js'
 import type { HasId, StoreDefinition } from '../store.js'
 import type { Column } from './migrations.js'
 
@@ -14,14 +15,8 @@ export type Conditions = Partial<Record<FieldType, (column: string) => string>>
 /** The values of a record in the order of its fields, then its position. */
 export type Row = unknown[]
 
-/** A piece of a list has at most so many bytes, unless it is one record. */
-const pieceBytes = 1024 * 1024
-
-/** Records are counted up to this number. */
-const maxCounted = 10_001
-
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
-export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {} }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
+export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, filters = [] }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
   const encode = encoderOf(schema)
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const columns = fields.map(({ column }) => column).join(', ')
@@ -36,7 +31,7 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
     valuesOf,
 
     /** The table for `migrate`: the definition of its positions, the columns of its index, and what is executed after its creation. */
-    tableWith (position: string, index: string, ...statements: string[]) {
+    tableWith (position: string, index: string, byCodePoint: (column: string) => string, ...statements: string[]) {
       const needed = fields.map(({ default: value, ...field }): Column => {
         const { type, isOptional, column, columnType } = field
         const condition = conditions[type]?.(column)
@@ -45,7 +40,10 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
         const definition = columnType + (isOptional ? '' : ' not null') + (check ? ` check (${check})` : '')
         return { ...field, check, definition, default: given }
       })
-      const indexes = { [`${name}:id`]: index }
+      // Each field that can be queried has an index. A part of its name is a digest, because names are limited to 63 bytes.
+      const filtered = fields.filter(({ name }) => name !== 'id' && filters.includes(name)).map(({ name: field, type, column }) =>
+        [`${name}:${digestOf(field).slice(0, 8)}`, `${type === 'string' ? byCodePoint(column) : column}, position`])
+      const indexes: Record<string, string> = { [`${name}:id`]: index, ...Object.fromEntries(filtered) }
       const creation = [
         `create table ${table} (${[`position ${position}`, ...needed.map(columnSql)].join(', ')})`,
         ...Object.entries(indexes).map(([index, columns]) => `create index ${quoted(index)} on ${table} (${columns})`),
@@ -74,23 +72,6 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
       return record
     },
 
-    /** Selects a piece of a list, or nothing if its texts are too large to be read at once. */
-    pieceSelection (after: string, limit: string, selected = columns) {
-      const next = `from ${table} where position > ${after}`
-      const sizes = sum(fields.filter(({ columnType }) => columnType === 'text').map(({ column }) => `coalesce(octet_length(${column}), 0)`))
-      return `
-        select ${selected}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
-          (select sum(size) from (select ${sizes} as size ${next} order by position limit ${limit}) as sizes))
-        order by position limit ${limit}`
-    },
-
-    /** Selects the positions of two records: the one that is so many places after a position, and the next one. */
-    endSelection (after: string, places: string) {
-      return `select position from ${table} where position > ${after} order by position limit 2 offset ${places}`
-    },
-
-    sizeSelection: `select count(*) from (select 1 from ${table} limit ${maxCounted}) as counted`,
-
     /**
      * Selects what identifies the state of the collection: the last record, because records are added only at the end, and
      * the number of other changes.
@@ -104,7 +85,7 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
 }
 
 /** A sum in SQL. SQLite limits the depth of an expression, so it is in two halves. */
-function sum (terms: string[]): string {
+export function sum (terms: string[]): string {
   const half = terms.length >> 1
   return half === 0 ? terms[0] ?? '0' : `(${sum(terms.slice(0, half))} + ${sum(terms.slice(half))})`
 }
@@ -136,7 +117,7 @@ export function toColumn (value: unknown, type: FieldType) {
   return type === 'boolean' ? Number(value) : value
 }
 
-function fromColumn (value: unknown, type: FieldType): unknown {
+export function fromColumn (value: unknown, type: FieldType): unknown {
   if (value === null) return undefined
   if (type === 'json') return JSON.parse(String(value))
   return type === 'boolean' ? Boolean(value) : value

@@ -2,6 +2,7 @@ import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { batch, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
+import type { Statement } from '../sql/queries.js'
 import { literal, type Row } from '../sql/table.js'
 import type { EngineOptions } from '../store.js'
 import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './file.js'
@@ -32,6 +33,8 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
   const idleReaders: Connection[] = []
   let readers = 0
   let turn = Promise.resolve()
+  /** The statements that are often used, by their texts. */
+  const prepared = new Map<string, ReturnType<Connection['prepare']>>()
 
   /** Executes writes in one transaction, in order. */
   const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
@@ -48,7 +51,17 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     /** Executes a write in the next transaction. The size is approximate, in bytes. */
     write: async <R>(run: () => R, size = 0) => writeBatch({ run, size }) as Promise<R>,
     openSnapshot: () => reading(openSnapshot),
+    runShort,
     usage: () => ({ lists: { used: readers - idleReaders.length, idle: idleReaders.length, waiting: 0 } })
+  }
+
+  /** Runs a statement that takes a short time. */
+  function runShort ({ text, values, isPlain }: Statement) {
+    return reading(() => {
+      const statement = prepared.get(text) ?? connection.prepare(text)
+      if (isPlain) prepared.set(text, statement)
+      return statement.all(...values) as Row[]
+    })
   }
 
   /** Starts a read transaction on another connection. It sees the database as of now. */
@@ -58,13 +71,10 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     reader.prepare('select 1 from file.sqlite_schema').get() // the first read determines what the transaction sees
     idleReaders.pop() // only after the transaction has started, so that a failure does not lose the connection
     return {
-      prepare (sql: string) {
-        const statement = reading(() => reader.prepare(sql))
-        return async function select (after: number, count: number) {
-          // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
-          await (turn = turn.then(() => nextTurn()))
-          return reading(() => statement.all({ after, count }) as Row[])
-        }
+      async run ({ text, values }: Statement) {
+        // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
+        await (turn = turn.then(() => nextTurn()))
+        return reading(() => reader.prepare(text).all(...values) as Row[])
       },
       free () {
         if (reader.isTransaction) reader.exec('rollback') // after some errors, SQLite has done so

@@ -1,17 +1,21 @@
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from '../idempotency.js'
-import { pageReader } from '../sql/lists.js'
+import { listReader } from '../sql/lists.js'
 import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
+import { listStatements } from '../sql/queries.js'
 import { tableOf, type Row } from '../sql/table.js'
 import { generatedIds, hasId, maxCountedId, nextId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
 import { connectSqlite } from './connections.js'
-import { conditions, sqliteDatabase, triggersOf } from './tables.js'
+import { conditions, dialect, sqliteDatabase, triggersOf } from './tables.js'
+
+/** A statement blocks the process, so it visits at most so many records that may not match. */
+const maxVisits = 5000
 
 /** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
 export async function sqlite (name: string, options: EngineOptions): Promise<Engine> {
   const { timeout, onWarning } = options
   /** What each collection needs when the engine starts. Statements can be prepared only when the tables exist. */
   const opened: (Table & { prepare (): void })[] = []
-  const { connection, inTransaction, write, reading, openSnapshot, usage, close } = await connectSqlite(name, options)
+  const { connection, inTransaction, write, reading, openSnapshot, runShort, usage, close } = await connectSqlite(name, options)
 
   /** The oldest keys have the lowest rowids, because a key that is used again is replaced. So an index of times is not needed. */
   const cleanup = keyCleanup(function removeExpiredKeys () {
@@ -22,19 +26,16 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
 
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
-    const { name, schema, seed } = collection
+    const { name, schema, seed, filters = [] } = collection
     const ids = generatedIds(collection)
-    const {
-      table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, tableWith, pieceSelection, endSelection, sizeSelection, versionSelection
-    } = tableOf(collection, conditions)
-    const [selectPiece, selectEnd] = [pieceSelection('$after', '$count'), endSelection('$after', '$count')]
-    const selectShort = (after: number, count: number) => reading(() => statements.selectPiece.all({ after, count }) as Row[])
-    const page = pageReader({ encodeRow, selectPiece, selectEnd }, selectShort, openSnapshot, timeout)
+    const sqlTable = tableOf(collection, conditions)
+    const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, tableWith, versionSelection } = sqlTable
+    const lists = { ...listStatements(sqlTable, filters, dialect), encodeRow }
     const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
     let statements: ReturnType<typeof prepared>
 
     opened.push({
-      ...tableWith('integer primary key autoincrement', 'id',
+      ...tableWith('integer primary key autoincrement', 'id', dialect.byCodePoint,
         `insert into last_ids values ('${name}', ${ids.lastUsed})`,
         `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
         ...triggersOf(name).map(([, sql]) => sql)
@@ -59,9 +60,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
         return row && encodeRow(row)
       },
 
-      list: async () => (await page(Infinity)).list,
-      page,
-      size: () => reading(() => statements.selectSize.get() as [number])[0],
+      ...listReader(lists, { run: runShort, openSnapshot, timeout, maxVisits }),
       version: () => digestOf(JSON.stringify(reading(() => statements.selectVersion.all()))),
 
       change: (id, changeOf) => write(function change () {
@@ -87,8 +86,6 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
           where not exists (select 1 from idempotency_keys where collection = '${name}' and key = ? and at >= ?)`),
         selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
         selectFirst: connection.prepare(`select ${columns}, position from ${table} where id = ? order by position limit 1`),
-        selectPiece: connection.prepare(selectPiece),
-        selectSize: connection.prepare(sizeSelection),
         selectVersion: connection.prepare(versionSelection()),
         replace: connection.prepare(`update ${table} set ${fields.map(({ column }) => `${column} = ?`).join(', ')} where position = ?`),
         remove: connection.prepare(`delete from ${table} where position = ?`)

@@ -1,5 +1,6 @@
 import type { FieldType } from '../fields.js'
 import { ownName, type ActualColumn, type Change, type Database, type Table } from '../sql/migrations.js'
+import type { Dialect } from '../sql/queries.js'
 import { columnSql, literal, quoted, type Conditions, type Row } from '../sql/table.js'
 import type { Connection } from './file.js'
 
@@ -10,6 +11,15 @@ export const conditions: Conditions = {
   string: column => `typeof(${column}) = 'text'`,
   boolean: column => `${column} in (0, 1)`,
   json: column => `typeof(${column}) = 'text'`
+}
+
+export const dialect: Dialect = {
+  parameter: n => `?${n}`,
+  isOneOf: (column, parameter) => `${column} in (select value from json_each(${parameter}))`,
+  listOf: JSON.stringify,
+  isPresent: (column, type) => `${column} >= ${type === 'string' ? "''" : '-9e999'}`, // SQLite uses no index for `is not null`
+  byCodePoint: column => column,
+  withoutIndex: column => `+${column}`
 }
 
 /** Expressions that convert the values of a column to JSON, by type. 17 digits are enough for every number. */

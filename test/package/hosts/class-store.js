@@ -14,13 +14,9 @@ class Records {
     return JSON.stringify(this.#records.find(record => record.id === id))
   }
 
-  list () {
-    return JSON.stringify(this.#records)
-  }
-
-  page (limit, after = -1) {
-    const end = after + 1 + limit
-    return { list: JSON.stringify(this.#records.slice(after + 1, end)), next: end < this.#records.length ? end - 1 : undefined }
+  select ({ limit = Infinity, after = '0' }) {
+    const end = Number(after) + limit
+    return { list: JSON.stringify(this.#records.slice(Number(after), end)), next: end < this.#records.length ? String(end) : undefined }
   }
 
   change (id, change) {
@@ -28,10 +24,6 @@ class Records {
     if (index < 0) return
     this.#records[index] = change(JSON.stringify(this.#records[index]))
     return JSON.stringify(this.#records[index])
-  }
-
-  size () {
-    return this.#records.length
   }
 }
 

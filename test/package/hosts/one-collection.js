@@ -11,13 +11,11 @@ const store = {
     return json(record)
   },
   first: id => json(records.find(record => record.id === id)),
-  list: () => json(records),
-  page: (limit, after = 0) => ({
-    list: json(records.slice(after, after + limit)),
-    next: after + limit < records.length ? after + limit : undefined
-  }),
-  change: () => undefined,
-  size: () => records.length
+  select ({ limit = Infinity, after = '0' }) {
+    const end = Number(after) + limit
+    return { list: json(records.slice(Number(after), end)), next: end < records.length ? String(end) : undefined }
+  },
+  change: () => undefined
 }
 
 export function build () {

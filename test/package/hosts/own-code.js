@@ -21,6 +21,6 @@ export async function build () {
   use()
   const { orders } = app.stores
   app.post('/import', async ({ body }, reply) => reply.code(201).type('application/json').send(await orders.append(body)))
-  app.get('/size', async () => String(await app.stores.orders.size()))
+  app.get('/size', async () => String(await app.stores.orders.count({})))
   return Object.assign(app, { early })
 }

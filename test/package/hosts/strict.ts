@@ -17,10 +17,8 @@ const found: Item = { id: 1, name: 'Lamp', price: 42.5 }
 const store: Store<Item> = {
   append: record => JSON.stringify(record),
   first: id => id === found.id ? JSON.stringify(found) : undefined,
-  list: async () => '[]',
-  page: () => ({ list: '[]' }),
-  change: () => undefined,
-  size: () => 0
+  select: async () => ({ list: '[]' }),
+  change: () => undefined
 }
 
 const app = Fastify({ ...httpServerOptions })

@@ -3,7 +3,7 @@ import Fastify, { type FastifyRequest } from 'fastify'
 import { describe, expect, test } from 'tstyche'
 import itemsUsers, {
   auth, collection, defineCollection, items, rateLimit, memory, metrics, stores, users, Item, User,
-  type Definition, type Health, type List, type Page, type Metrics, type Store, type Stores
+  type Definition, type Health, type Page, type Metrics, type Store, type Stores
 } from '../../../src/index.js'
 import { createClient } from '../../../src/client/index.js'
 
@@ -27,8 +27,13 @@ describe('a store', () => {
     expect(itemStore.append).type.not.toBeCallableWith({ id: 1, name: 'Lamp' })
     expect(itemStore.append).type.not.toBeCallableWith({ id: '1', name: 'Lamp', price: 1 })
     expect(itemStore.first(1)).type.toBe<string | null | undefined | Promise<string | null | undefined>>()
-    expect(itemStore.page(1)).type.toBe<Page | Promise<Page>>()
-    expect(itemStore.list()).type.toBe<List | Promise<List>>()
+    expect(itemStore.select({ limit: 1 })).type.toBe<Page | Promise<Page>>()
+    expect(itemStore.select).type.toBeCallableWith({ where: { name: ['a', 'b'], 'price.gte': 1, 'name.prefix': 'L' }, sort: '-price' })
+    expect(itemStore.select).type.not.toBeCallableWith({ where: { nam: 'a' } })
+    expect(itemStore.select).type.not.toBeCallableWith({ where: { 'price.prefix': 'a' } })
+    expect(itemStore.select).type.not.toBeCallableWith({ where: { 'price.gte': 'a' } })
+    expect(itemStore.select).type.not.toBeCallableWith({ where: { 'price.exists': true } })
+    expect(itemStore.select).type.not.toBeCallableWith({ sort: 'nam' })
     expect(itemStore.change(1, () => undefined)).type.toBe<string | null | undefined | Promise<string | null | undefined>>()
     expect(itemStore.change).type.not.toBeCallableWith(1, () => ({ id: 1 }))
   })

@@ -1,0 +1,164 @@
+import type { FieldType } from '../fields.js'
+import { afterPrefix, planner, type Condition, type Place, type Plan, type Value } from '../query.js'
+import { fromColumn, sum, toColumn, type Row, type tableOf } from './table.js'
+
+/** A statement with its values. */
+export interface Statement {
+  text: string
+  values: unknown[]
+  /** Whether it is often used, so that it is worth preparing. */
+  isPlain?: boolean
+}
+
+/** What the databases write in different ways. */
+export interface Dialect {
+  /** The parameter with this number. */
+  parameter (n: number, columnType: string): string
+  /** A condition that a column has one of the values in a parameter, and these values. */
+  isOneOf (column: string, parameter: string): string
+  listOf (values: unknown[]): unknown
+  /** A condition that a column is not null, for which an index can be used. */
+  isPresent (column: string, type: FieldType): string
+  /** A text that is compared by code point. */
+  byCodePoint (column: string): string
+  /** A column that is compared without its index. */
+  withoutIndex (column: string): string
+}
+
+type Table = ReturnType<typeof tableOf>
+type Column = Pick<Table['fields'][number], 'name' | 'type' | 'column' | 'columnType'>
+
+/** A piece of a list has at most so many bytes, unless it is one record. */
+const pieceBytes = 1024 * 1024
+
+/** Some records in the order of a query: those whose sort field is absent, those that have it, or all if it is required. */
+export interface Part {
+  plan: Plan
+  kind?: 'absent' | 'present'
+  /** Only the records after this place, and up to the other one. */
+  after?: Place | undefined
+  until?: Place | undefined
+  /** A condition that few records meet. Its index is used instead of that of the order. */
+  narrow?: Condition | undefined
+}
+
+/** The parts of a query, in its order. They are separate, because a comparison with null is neither true nor false. */
+export function partsOf (plan: Plan, narrow?: Condition): Part[] {
+  const { sort, descending, after } = plan
+  const kinds = !sort?.isOptional ? [undefined] : descending ? ['present', 'absent'] as const : ['absent', 'present'] as const
+  const parts = kinds.map((kind): Part => ({ plan, narrow, ...kind && { kind } }))
+  const first = parts.findIndex(({ kind }) => !after || !kind || (kind === 'absent') === (after.value === undefined))
+  return parts.slice(first).map((part, n) => n === 0 ? { ...part, after } : part)
+}
+
+/** The condition that a field has one value, if the order is that of creation. The index of the field has this order for each value. */
+function equality ({ conditions, sort }: Plan) {
+  return sort ? undefined : conditions.find(({ operator, value }) => operator === 'in' && (value as Value[]).length === 1)
+}
+
+/** Whether a condition of a part is met by what the index of the part leads to. */
+function isIndexed ({ plan, narrow }: Part, condition: Condition) {
+  return condition === (narrow ?? equality(plan)) || (!narrow && plan.sort?.name === condition.field.name)
+}
+
+/** The part without the conditions that need the records themselves; undefined if there are none. */
+export function indexOnly (part: Part): Part | undefined {
+  const { plan } = part
+  const conditions = plan.conditions.filter(condition => isIndexed(part, condition))
+  return conditions.length < plan.conditions.length ? { ...part, plan: { ...plan, conditions } } : undefined
+}
+
+/** The statements for the lists of a table. The functions return a column as it is selected, and the value that was selected. */
+export function listStatements ({ table, fields }: Table, filters: readonly string[], dialect: Dialect, selectedAs = ({ column }: Column) => column, decoded = (value: unknown, _type: FieldType) => value) {
+  const write = partWriter(fields, dialect)
+  const columns = fields.map(selectedAs).join(', ')
+  const sizes = sum(fields.filter(({ columnType }) => columnType === 'text').map(({ column }) => `coalesce(octet_length(${column}), 0)`))
+
+  return {
+    plan: planner(fields.filter(({ name }) => filters.includes(name))),
+
+    /** Selects records of a part, or none if their texts are too large to be read at once. */
+    selectPiece (part: Part, count: number): Statement {
+      const { where, order, values } = write(part)
+      const limit = dialect.parameter(values.push(count), 'int')
+      const next = `from ${table} where ${where}`
+      const text = `
+        select ${columns}, position ${next} and (${limit} = 1 or ${pieceBytes} >=
+          (select sum(size) from (select ${sizes} as size ${next} order by ${order} limit ${limit}) as sizes))
+        order by ${order} limit ${limit}`
+      return { text, values, isPlain: part.plan.isPlain }
+    },
+
+    /** Selects the places of records of a part. */
+    selectPlaces (part: Part, count: number, offset = 0): Statement {
+      const { where, order, values } = write(part)
+      const sorted = fields.find(({ name }) => name === part.plan.sort?.name)
+      return { text: `select ${sorted ? selectedAs(sorted) : 'null'}, position from ${table} where ${where} order by ${order} limit ${count} offset ${offset}`, values }
+    },
+
+    /** Counts the records of a part. */
+    selectCount (part: Part): Statement {
+      const { where, values } = write(part)
+      const { limit } = part.plan
+      return { text: `select count(*) from (select 1 from ${table} where ${where}${limit < Infinity ? ` limit ${limit}` : ''}) as counted`, values }
+    },
+
+    /** The place of a record, or of a row with only its place. */
+    placeOf (row: Row, { sort }: Plan): Place {
+      const n = row.length === 2 ? 0 : fields.findIndex(({ name }) => name === sort?.name)
+      return { value: sort && fromColumn(decoded(row[n], sort.type), sort.type) as Value, position: Number(row.at(-1)) }
+    }
+  }
+}
+
+/** Returns a function that writes the conditions and the order of a part. */
+function partWriter (columns: Column[], { parameter, isOneOf, listOf, isPresent, byCodePoint, withoutIndex }: Dialect) {
+  const positions: Column = { name: '', type: 'integer', column: 'position', columnType: 'bigint' }
+
+  return function write (part: Part) {
+    const { plan: { conditions, sort, descending }, kind, after, until, narrow } = part
+    const values: unknown[] = []
+    const add = (value: unknown, { type, columnType }: Column) => parameter(values.push(toColumn(value, type)), columnType)
+    const sorted = sort && columnOf(sort.name)
+    const order = (sorted && kind !== 'absent' ? [sorted, positions] : [positions]).map(column => used(column, !narrow))
+    const where = [
+      ...conditions.map(condition => clause(condition, used(columnOf(condition.field.name), isIndexed(part, condition)))),
+      ...sorted && kind ? [kind === 'absent' ? `${sorted.column} is null` : isPresent(sorted.column, sorted.type)] : [],
+      ...after ? [compared(descending ? '<' : '>', after)] : [],
+      ...until ? [compared(descending ? '>=' : '<=', until)] : []
+    ]
+    return { where: where.join(' and ') || 'true', order: order.map(({ column }) => descending ? `${column} desc` : column).join(', '), values }
+
+    function compared (operator: string, { value, position }: Place) {
+      const place = order.length === 1 ? [position] : [value, position]
+      return `(${order.map(({ column }) => column)}) ${operator} (${order.map((column, n) => add(place[n], column))})`
+    }
+
+    function clause ({ operator, value }: Condition, given: ReturnType<typeof used>) {
+      const { column, bare, type, columnType } = given
+      switch (operator) {
+        case 'in': {
+          const [one, ...others] = value as Value[]
+          if (others.length === 0) return `${column} = ${add(one, given)}`
+          return isOneOf(column, parameter(values.push(listOf((value as Value[]).map(value => toColumn(value, type)))), `${columnType}[]`))
+        }
+        case 'exists': return value ? isPresent(bare, type) : `${bare} is null`
+        case 'prefix': {
+          const next = afterPrefix(String(value))
+          return `${column} >= ${add(value, given)}${next === undefined ? '' : ` and ${column} < ${add(next, given)}`}`
+        }
+        default: return `${column} ${{ gt: '>', gte: '>=', lt: '<', lte: '<=' }[operator]} ${add(value, given)}`
+      }
+    }
+  }
+
+  /** A column as it is compared. Without statistics, a database may choose a bad index, so only the good one can be used. */
+  function used (given: Column, isIndexed: boolean) {
+    const column = isIndexed ? given.column : withoutIndex(given.column)
+    return { ...given, bare: column, column: given.type === 'string' ? byCodePoint(column) : column }
+  }
+
+  function columnOf (name: string) {
+    return columns.find(column => column.name === name) as Column
+  }
+}

@@ -1,0 +1,188 @@
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import fc from 'fast-check'
+import { test, type Test } from 'tap'
+import collection from '../plugins/collection/routes.js'
+import stores, { openEngine } from '../plugins/stores.js'
+import type { Query } from '../schemas/query.js'
+import type { Page, Store } from '../plugins/stores/store.js'
+import { digestOf } from '../plugins/stores/idempotency.js'
+import { listStatements, partsOf } from '../plugins/stores/sql/queries.js'
+import { tableOf } from '../plugins/stores/sql/table.js'
+import { loadDriver } from '../plugins/stores/sqlite/file.js'
+import { conditions, dialect } from '../plugins/stores/sqlite/tables.js'
+import { databaseDefaults } from '../schemas/config.js'
+import docs from '../plugins/docs/openapi.js'
+import { createClient } from '../src/client/index.js'
+import { checkAnswers } from './support/document.js'
+import { onEveryEngine, opened } from './support/engines.js'
+import { followed, host, invalidBody } from './support/helper.js'
+import { filters, loans, loanSchema, queries, selected, type Loan } from './support/queries.js'
+
+const recordsOf = async ({ list }: Page) => text(Readable.from(list))
+
+/** Reads a query page by page. */
+async function pagesOf (store: Store<Loan>, query: Query<Loan>, limit: number) {
+  const pages: string[] = []
+  for (let page: Page | undefined; !page || page.next !== undefined;) {
+    page = await store.select({ ...query, limit, after: page?.next })
+    pages.push((await recordsOf(page)).slice(1, -1))
+  }
+  return `[${pages.filter(Boolean)}]`
+}
+
+/** An app whose loans can be queried. */
+async function serve (t: Test, store: string, seed: Loan[] = []) {
+  const app = host(t)
+  await app.register(docs)
+  await app.register(stores, { store })
+  app.register(collection, { prefix: '/loans', name: 'loans', schema: loanSchema, idSource: 'client', filters, seed })
+  checkAnswers(t, app, 'loans')
+  await app.ready()
+  return app
+}
+
+const some: Loan[] = [
+  { id: 1, member: 7, price: 10, title: 'Lord of the Rings', status: 'open' },
+  { id: 2, member: 7, price: 2.5, title: 'lord', status: 'late', paid: true },
+  { id: 3, member: 8, title: 'Lord Jim', status: 'back', paid: false },
+  { id: 4, member: 9, price: 10, status: 'open' }
+]
+
+onEveryEngine((t, address) => {
+  t.test('parameters select and order the records of a list', async t => {
+    const app = await serve(t, address(), some)
+    for (const [query, ids] of [
+      ['', [1, 2, 3, 4]], ['?status=open', [1, 4]], ['?status=open&status=late', [1, 2, 4]], ['?member=7&status=open', [1]],
+      ['?price.gt=2.5', [1, 4]], ['?price.gte=2.5', [1, 2, 4]], ['?price.lt=1e1', [2]], ['?price.lte=10.0', [1, 2, 4]], ['?member.gt=-1', [1, 2, 3, 4]],
+      ['?price.exists=false', [3]], ['?price.exists=true', [1, 2, 4]], ['?title.prefix=Lord', [1, 3]], ['?title.prefix=', [1, 2, 3]], ['?paid=false', [3]],
+      ['?sort=price', [3, 2, 1, 4]], ['?sort=-price', [4, 1, 2, 3]], ['?sort=title', [4, 3, 1, 2]], ['?sort=-member&price.exists=true', [4, 2, 1]],
+      ['?sort=-price&limit=2', [4, 1]], ['?member=6', []]
+    ] as const) {
+      const response = await app.inject(`/loans${query}`)
+      t.same(response.json().map(({ id }: Loan) => id), ids, query)
+    }
+    const { headers } = await app.inject('/loans?status=open&total=true&limit=1')
+    t.equal(headers['x-total-count'], '2')
+    t.equal((await app.inject({ method: 'HEAD', url: '/loans?total=true' })).headers['x-total-count'], '4')
+    t.equal((await app.inject('/loans?total=false')).headers['x-total-count'], undefined)
+    t.equal((await app.inject({ url: '/loans?status=open', headers: { 'if-none-match': String(headers.etag) } })).statusCode, 304)
+    const next = followed(/<(.+)>/.exec(String(headers.link))?.[1], '/loans')
+    t.same((await app.inject(next)).json().map(({ id }: Loan) => id), [4])
+  })
+
+  t.test('a wrong parameter is a 400 that names it, and a cursor belongs to its query', async t => {
+    const app = await serve(t, address(), some)
+    for (const [query, path, message] of [
+      ['price.gte=cheap', '/price.gte', 'must be a number'], ['status=lost', '/status', 'must be one of open, late, back'], ['member=1.5', '/member', 'must be an integer'],
+      ['member=7&member=x', '/member', 'must be an integer'], ['member=9007199254740992', '/member', 'must be at most 9007199254740991'], ['price.gt=1e400', '/price.gt', 'must be a number'],
+      ['paid=yes', '/paid', 'must be true or false'], ['price.exists=1', '/price.exists', 'must be true or false'], ['stauts=open', '/stauts', 'is not a known parameter'],
+      ['member.exists=true', '/member.exists', 'is not a known parameter'], ['price.prefix=1', '/price.prefix', 'is not a known parameter'], ['sort=id', '/sort', `must be one of ${filters.flatMap(name => [name, `-${name}`]).join(', ')}`],
+      ['price.gt=1&price.gt=2', '/price.gt', 'must be a number'], ['title=%00', '/title', 'must not contain the character NUL'], [`member=${Array(101).fill(1).join('&member=')}`, '/member', 'must not have more than 100 items']
+    ] as const) {
+      const response = await app.inject(`/loans?${query}`)
+      t.equal(response.statusCode, 400, query)
+      t.same(response.json(), invalidBody('query', [path, message]), query)
+    }
+    const after = async (url: string) => /after=([^&>]+)/.exec(String((await app.inject(url)).headers.link))?.[1]
+    const plain = await after('/loans?limit=1')
+    t.equal(plain, Buffer.from('1').toString('base64url'), 'cursors of plain lists are as before')
+    const sorted = await after('/loans?sort=price&limit=1')
+    const forged = (...content: unknown[]) => Buffer.from(JSON.stringify(content)).toString('base64url')
+    const digest: string = JSON.parse(Buffer.from(String(sorted), 'base64url').toString())[2]
+    for (const [url, cursor] of [
+      ['/loans?limit=1', sorted], ['/loans?sort=price&limit=1', plain], ['/loans?sort=-price&limit=1', sorted], ['/loans?sort=price&member=7&limit=1', sorted],
+      ['/loans?sort=price&limit=1', forged(1, 'x', digest)], ['/loans?sort=price&limit=1', forged(-1, 1, digest)], ['/loans?sort=price&limit=1', forged(1, { a: 1 }, digest)], ['/loans?sort=title&limit=1', forged(1, 'a\0', digest)], ['/loans?sort=price&limit=1', 'x']
+    ]) t.same((await app.inject(`${url}&after=${cursor}`)).json(), invalidBody('query', ['/after', 'must be a cursor from the Link header of a page']), `${url} ${cursor}`)
+    t.equal((await app.inject(`/loans?sort=price&limit=9&after=${sorted}`)).json().length, 3)
+  })
+
+  t.test('a client that follows the pages of an order sees each record that stays exactly once', async t => {
+    const store = await open(Array.from({ length: 60 }, (_, n) => ({ id: n, member: n % 3, status: 'open' as const, ...n % 4 > 0 && { price: n % 5 } })))
+    for (const sort of filters.flatMap(name => [name, `-${name}`] as const)) {
+      const seen: number[] = []
+      for (let page: Page | undefined, n = 0; !page || page.next !== undefined; n++) {
+        page = await store.select({ sort, limit: 7, after: page?.next })
+        seen.push(...JSON.parse(await recordsOf(page)).map(({ id }: Loan) => id))
+        await store.append({ id: 1000 + n, member: n % 3, price: n % 5, status: 'open' })
+        await store.change(1000 + n - 2, () => undefined)
+      }
+      const stayed = seen.filter(id => id < 1000)
+      t.same([stayed.length, new Set(stayed).size], [60, 60], sort)
+    }
+  })
+
+  t.test('the client has filters, orders and counts', async t => {
+    const app = await serve(t, address(), some)
+    const loans = createClient(await app.listen({ host: '127.0.0.1', port: 0 })).collection<Loan>('loans')
+    const ids: number[] = []
+    for await (const { id } of loans.list({ where: { status: ['open', 'late'], 'price.gte': 2.5, 'title.exists': undefined }, sort: '-price', pageSize: 1 })) ids.push(id)
+    t.same(ids, [4, 1, 2])
+    t.equal(await loans.count({ where: { member: 7 } }), 2)
+    t.equal(await loans.count(), 4)
+    await t.rejects(loans.count({ where: { member: 1.5 } }), { code: 'ERR_HTTP_400' })
+  })
+
+  async function open (seed: Loan[]) {
+    const engine = await openEngine(address(), { ...databaseDefaults, timeout: 60_000 })
+    t.teardown(engine.close)
+    return opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed, filters })
+  }
+
+  t.test('a query selects what its definition says, whole and in pages, and counts it', async t => {
+    const model: Loan[] = []
+    const store = await open(model)
+    await fc.assert(fc.asyncProperty(loans, fc.array(queries, { minLength: 20, maxLength: 40 }), fc.integer({ min: 1, max: 20 }), async (records, queries, limit) => {
+      for (const { id } of model.splice(0)) await store.change(id, () => undefined)
+      for (const record of records) await store.append(record)
+      model.push(...records)
+      for (const query of queries) {
+        const expected = JSON.stringify(selected(model, query))
+        const actual = await recordsOf(await store.select(query as Query<Loan>))
+        if (actual !== expected) throw new Error(`${JSON.stringify(query)}: ${actual} instead of ${expected}`)
+        const pages = await pagesOf(store, query as Query<Loan>, limit)
+        if (pages !== expected) throw new Error(`${JSON.stringify(query)} in pages of ${limit}: ${pages} instead of ${expected}`)
+        const count = await store.count?.({ where: query.where })
+        if (count !== JSON.parse(expected).length) throw new Error(`${JSON.stringify(query)}: ${count} records`)
+      }
+    }), { numRuns: 15 })
+    t.pass('all are equal')
+  })
+})
+
+test('filters that cannot work are one message at startup', async t => {
+  for (const [fields, message] of [
+    [['title', 'nothing'], 'filters/1 must be a field of the schema, and nothing is not.'],
+    [['tags'], 'filters/0 must be a field that is a string, an integer, a number or a boolean, and tags is not.'],
+    [['limit'], 'filters/0 has the parameter limit, which exists already.'],
+    [['price', 'price.gt'], 'filters/1 has the parameter price.gt, which exists already.']
+  ] as const) {
+    const properties = { id: { type: 'integer' }, title: { type: 'string' }, price: { type: 'number' }, 'price.gt': { type: 'number' }, limit: { type: 'integer' }, tags: { type: 'array' } }
+    const app = host(t)
+    app.register(collection, { name: 'loans', schema: { type: 'object', required: ['id'], properties }, filters: fields })
+    await t.rejects(async () => app.ready(), { message: `Invalid collection loans: ${message}` })
+  }
+})
+
+test('a query uses an index of SQLite without statistics', async t => {
+  const connection = (await loadDriver())(':memory:', 0)
+  const table = tableOf({ name: 'loans', schema: loanSchema, filters }, conditions)
+  const { creation } = table.tableWith('integer primary key autoincrement', 'id', dialect.byCodePoint)
+  for (const sql of creation) connection.exec(sql)
+  const { plan, selectPiece } = listStatements(table, filters, dialect)
+  const indexOf = (field: string) => `loans:${digestOf(field).slice(0, 8)}`
+  for (const [query, index, narrowest] of [
+    [{ where: { member: 7 } }, 'member'], [{ where: { member: [7, 8] } }, 'member', 'member'], [{ where: { 'price.gte': 1 } }, 'price', 'price.gte'], [{ where: { 'title.prefix': 'L' } }, 'title', 'title.prefix'],
+    [{ where: { 'price.exists': true } }, 'price', 'price.exists'], [{ where: { 'price.exists': false } }, 'price', 'price.exists'], [{ sort: 'member' }, 'member'], [{ sort: '-price' }, 'price'],
+    [{ sort: '-price', where: { member: 7 } }, 'price'], [{ sort: 'price', where: { member: 7 } }, 'member', 'member']
+  ] as const) {
+    for (const part of partsOf(plan(query))) {
+      const narrow = narrowest === undefined ? undefined : part.plan.conditions[0]
+      const { text, values } = selectPiece({ ...part, narrow }, 10)
+      const plans = connection.prepare(`explain query plan ${text}`).all(...values).map(row => String((row as unknown[])[3]))
+      const scans = plans.filter(line => /^(SCAN|SEARCH) loans/.test(line))
+      t.ok(scans.length > 0 && scans.every(line => line.includes(indexOf(index))), `${JSON.stringify(query)}: ${plans.join(', ')}`)
+    }
+  }
+  connection.close()
+})
