@@ -132,7 +132,7 @@ test('the document, GET / and the metrics have the collections of the file', asy
 
 test('annotations of OpenAPI in a file are in the document, and filters work', async t => {
   const annotations = { 'x-unit': 'cm', example: 5, externalDocs: { url: 'https://example.com' }, deprecated: true }
-  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { lengths: { ...withFields({ size: { type: 'number', ...annotations } }), filters: ['size'] } }) })
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { lengths: { ...withFields({ size: { type: 'number', ...annotations }, due: { type: 'string', format: 'date-time' } }), filters: ['size', 'due'] } }) })
   const { components, paths } = (await app.inject('/openapi.json')).json()
   t.match(components.schemas.Length.properties.size, annotations)
   t.match(paths['/api/lengths'].get.parameters.find(({ name }: { name: string }) => name === 'size.gte'), { in: 'query', schema: { type: 'number' } })

@@ -386,6 +386,17 @@ test('the documents of a host are valid in OpenAPI 3.0, OpenAPI 3.1 and Swagger 
   }
 })
 
+test('client ids with defaults, a readOnly id and unions with a title work', async t => {
+  const shape = { title: 'Shape', description: 'A shape', oneOf: [{ type: 'object', properties: { r: { type: 'number' } } }, { type: 'string' }] }
+  const shapes = { name: 'shapes', idSource: 'client' as const, schema: { type: 'object', required: ['id', 'size'], properties: { id: { type: 'integer' }, size: { type: 'integer', default: 3 }, shape } } }
+  const marks = { name: 'marks', schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer', readOnly: true }, text: { type: 'string' } } } }
+  const { send } = await serve(t, undefined, ...[shapes, marks] as object[] as Definition<TObject>[])
+  t.same((await send('POST', '/shapes', { id: 5 })).body, { id: 5, size: 3 })
+  t.same((await send('POST', '/marks', { id: 9, text: 'x' })).body, { id: 1, text: 'x' })
+  const { schemas } = (await send('GET', '/openapi.json')).body.components
+  t.match(schemas.ShapePatch.properties.shape.anyOf[0], { title: 'Shape', description: 'A shape' })
+})
+
 test('a hook or the store of a host sets a required readOnly field', async t => {
   const schema = Type.Object({ id: Type.Integer(), name: Type.String(), at: Type.String({ readOnly: true }), key: Type.Optional(Type.String({ writeOnly: true })) })
   const notes = defineCollection({ name: 'notes', schema })

@@ -7,6 +7,7 @@ import stores, { openEngine } from '../plugins/stores.js'
 import type { Query } from '../schemas/query.js'
 import type { Page, Store } from '../plugins/stores/store.js'
 import { digestOf } from '../plugins/stores/idempotency.js'
+import { memory } from '../plugins/stores/memory/store.js'
 import { listStatements, partsOf } from '../plugins/stores/sql/queries.js'
 import { tableOf } from '../plugins/stores/sql/table.js'
 import { loadDriver } from '../plugins/stores/sqlite/file.js'
@@ -92,7 +93,7 @@ onEveryEngine((t, address) => {
     const digest: string = JSON.parse(Buffer.from(String(sorted), 'base64url').toString())[2]
     for (const [url, cursor] of [
       ['/loans?limit=1', sorted], ['/loans?sort=price&limit=1', plain], ['/loans?sort=-price&limit=1', sorted], ['/loans?sort=price&member=7&limit=1', sorted],
-      ['/loans?sort=price&limit=1', forged(1, 'x', digest)], ['/loans?sort=price&limit=1', forged(-1, 1, digest)], ['/loans?sort=price&limit=1', forged(1, { a: 1 }, digest)], ['/loans?sort=title&limit=1', forged(1, 'a\0', digest)], ['/loans?sort=price&limit=1', 'x']
+      ['/loans?sort=price&limit=1', forged(1, 'x', digest)], ['/loans?sort=price&limit=1', forged(-1, 1, digest)], ['/loans?sort=price&limit=1', forged(1, true, digest)], ['/loans?sort=price&limit=1', forged(1, { a: 1 }, digest)], ['/loans?sort=title&limit=1', forged(1, 'a\0', digest)], ['/loans?sort=price&limit=1', 'x']
     ]) t.same((await app.inject(`${url}&after=${cursor}`)).json(), invalidBody('query', ['/after', 'must be a cursor from the Link header of a page']), `${url} ${cursor}`)
     t.equal((await app.inject(`/loans?sort=price&limit=9&after=${sorted}`)).json().length, 3)
   })
@@ -110,6 +111,27 @@ onEveryEngine((t, address) => {
       const stayed = seen.filter(id => id < 1000)
       t.same([stayed.length, new Set(stayed).size], [60, 60], sort)
     }
+  })
+
+  t.test('a query of many records is read in parts, and a long result is a stream', async t => {
+    const records = Array.from({ length: 12_000 }, (_, id): Loan => ({ id, member: id % 3, ...id % 2 && { price: id % 1000 }, title: `${id % 700}`.padEnd(100, 'x'), status: id % 5 ? 'open' : 'late', ...id % 4 && { paid: id % 4 > 1 } }))
+    const store = await open(records)
+    for (const query of [
+      { where: { 'price.gte': 0, paid: true } }, { where: { 'price.gte': 0, paid: true }, sort: '-member' }, { where: { status: 'open' }, sort: 'price' }, { where: { status: 'open' }, sort: '-price' },
+      { where: { member: 7 } }, { where: { 'title.gte': '69' }, sort: '-title' }, { where: { member: undefined }, sort: '-paid' }
+    ] as Query<Loan>[]) {
+      const expected = selected(records, { where: JSON.parse(JSON.stringify({ ...query.where })), ...query.sort && { sort: query.sort } })
+      t.ok(await recordsOf(await store.select(query)) === JSON.stringify(expected), JSON.stringify(query))
+      t.ok(await pagesOf(store, query, 1000) === JSON.stringify(expected), `${JSON.stringify(query)} in pages`)
+      t.equal(await store.count({ where: query.where }), expected.length)
+    }
+    t.equal(await store.count({ limit: 10 }) >= 10, true)
+    const [first] = records as [Loan]
+    await store.change(0, current => ({ ...JSON.parse(current), member: 99 }))
+    t.equal(await recordsOf(await store.select({ where: { member: 99 } })), JSON.stringify([{ ...first, member: 99 }]))
+    for (const prefix of ['', '6', '\u{10ffff}', '\ud7ff', '\u{10ffff}\u{10ffff}']) t.equal(await store.count({ where: { 'title.prefix': prefix } }), records.filter(({ title = '' }) => title.startsWith(prefix)).length)
+    await t.rejects(async () => store.select({ where: { nothing: 1 } } as object), { message: 'nothing is not a condition of this collection' })
+    await t.rejects(async () => store.select({ sort: '-nothing' } as object), { message: 'This collection cannot be sorted by -nothing' })
   })
 
   t.test('the client has filters, orders and counts', async t => {
@@ -185,4 +207,13 @@ test('a query uses an index of SQLite without statistics', async t => {
     }
   }
   connection.close()
+})
+
+test('a query in memory that takes too long is unavailable, and a store without count has no total', async t => {
+  const seed = Array.from({ length: 10_000 }, (_, id): Loan => ({ id, member: id % 3, price: id, status: 'open' }))
+  const { count, ...store } = memory<Loan>({ schema: loanSchema, seed, filters }, -1)
+  await t.rejects(async () => store.select({ where: { 'price.gte': 0, 'member.gte': 0 } }), { code: 'ERR_STORE_UNAVAILABLE' })
+  const app = host(t)
+  app.register(collection, { prefix: '/loans', name: 'loans', schema: loanSchema, filters, store })
+  t.equal((await app.inject('/loans?total=true&limit=1')).headers['x-total-count'], '')
 })

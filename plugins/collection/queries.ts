@@ -51,6 +51,7 @@ export function problemsOfFilters (schema: TObject, filters: readonly string[]) 
   })
 }
 
-function formatOf (schema: TSchema = {} as TSchema) {
-  return typeof schema.format === 'string' ? { format: schema.format } : {}
+function formatOf (schema?: TSchema) {
+  const { format } = Object(schema)
+  return format === undefined ? {} : { format }
 }

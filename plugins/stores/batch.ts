@@ -69,7 +69,6 @@ export function batch<In, Out> (
 
 /** Works on all entries at once. If this fails, and not because of an outage, it splits them, so that only those at fault fail. */
 export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>): Promise<(R | Error)[]> {
-  if (entries.length === 0) return []
   try {
     return await work(entries)
   } catch (error) {

@@ -179,7 +179,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
       throw new ApiError(response.status, detail, data?.errors ?? [], response.headers.get('x-request-id'))
     } catch (error) {
       // An invalid URL is invalid in every attempt.
-      if (!fetch && !URL.canParse(url, Object(globalThis).location?.href)) throw error
+      if (!fetch && !URL.canParse(url, Object(Object(globalThis).location).href)) throw error
       if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
     }
     await pause(retryAfter * 1000 + Math.random() * Math.min(100 * 2 ** attempt, 30_000), signal)

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import { readFileSync } from 'node:fs'
 import { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type InjectOptions } from 'fastify'
 import { test } from 'tap'
@@ -71,9 +72,12 @@ test('a host can register the documentation pages and the probes separately', as
   app.register(health)
   app.addSchema({ $id: 'Pet', type: 'object', properties: { name: { type: 'string' } } })
   app.get('/hello', { schema: { tags: ['mine'], response: { 200: { $ref: 'Pet#' } } } }, async () => 'hello')
+  app.addSchema({ $id: 'Toy', type: 'object', properties: { name: { type: 'string' } }, examples: [{ name: 'Ball' }] })
+  app.post('/hello', { schema: { response: { 200: { $ref: 'Toy#' }, 201: { type: 'object', properties: {} } } } }, async () => 'hello')
   t.same(Object.keys((await app.inject('/openapi.json')).json().paths), ['/hello', '/livez', '/readyz'])
   t.same((await app.inject('/openapi.json')).json().paths['/hello'].get.responses[200].content['application/json'],
     { schema: { $ref: '#/components/schemas/Pet' } }, 'a schema of the host is left alone')
+  t.same((await app.inject('/openapi.json')).json().paths['/hello'].post.responses[200].content['application/json'].example, { name: 'Ball' })
   t.equal((await app.inject('/docs')).statusCode, 200)
   t.equal((await app.inject('/redoc')).statusCode, 200)
   t.equal((await app.inject('/livez')).body, '{"status":"ok"}')
@@ -367,4 +371,11 @@ test('code of a host appends validated records when the app is ready, and wrong 
   await twice.register(docs)
   await t.rejects(Promise.resolve(twice.register(docs)), { code: 'ERR_STARTUP', message: /^The plugin docs and @fastify\/swagger cannot/ })
   await t.rejects(Promise.resolve(host(t).register(collection, { ...users, prefix: '/groups/:id/users' })), { message: /has a parameter id, too/ })
+})
+
+test('a hook of the host can replace the body by a stream of texts', async t => {
+  const app = host(t)
+  app.addHook('preParsing', async () => Readable.from(['{"id":7,"name":"Zoë', '","price":1}']))
+  app.register(itemsUsers, { prefix: '/api' })
+  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: 'x' })).json(), { id: 7, name: 'Zoë', price: 1 })
 })

@@ -120,7 +120,7 @@ function * backwards (chunks: Entry[][], size: number, start: number, end: numbe
   for (const chunk of chunks.reverse()) {
     before -= chunk.length
     if (before < end) yield chunk.slice(Math.max(0, start - before), end - before).reverse()
-    if (before <= start) return
+    if (before <= start) break
   }
 }
 

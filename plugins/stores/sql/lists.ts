@@ -99,13 +99,13 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
   /** A part in windows, each of which a statement can read without delaying other requests. */
   async function * windowsOf (part: Part, run: Run, isNeeded = isLong(part)): AsyncGenerator<Part> {
     if (!isNeeded) return yield part
-    for (let { after } = part; ;) {
+    let { after } = part
+    do {
       const [end] = await run(selectPlaces({ ...indexOnly(part) ?? part, after }, 1, maxVisits - 1))
       const until = end && placeOf(end, part.plan)
       yield { ...part, after, until }
-      if (!until) return
       after = until
-    }
+    } while (after)
   }
 
   /** Some rows of a short list; undefined if they are too large to be read at once. */
