@@ -126,6 +126,8 @@ onEveryEngine((t, address) => {
       t.equal(await store.count({ where: query.where }), expected.length)
     }
     t.equal(await store.count({ limit: 10 }) >= 10, true)
+    const long = await store.select({ sort: 'member', limit: 11_000 })
+    t.ok(await recordsOf(long) === JSON.stringify(selected(records, { where: {}, sort: 'member' }).slice(0, 11_000)) && long.next !== undefined, 'a long page')
     const [first] = records as [Loan]
     await store.change(0, current => ({ ...JSON.parse(current), member: 99 }))
     t.equal(await recordsOf(await store.select({ where: { member: 99 } })), JSON.stringify([{ ...first, member: 99 }]))
