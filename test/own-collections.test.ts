@@ -426,6 +426,7 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer({ readOnly: true }) }), idSource: 'client' }, 'schema must not have a readOnly id, because clients choose it'],
     [{ name: 'orders', schema: Type.Object({ id: Type.String() }) }, 'schema must have a required integer id'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Optional(Type.Integer()) }) }, 'schema must have a required integer id'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer({ nullable: true }) }) }, 'schema must have a required integer id'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), at: Type.Date() }) }, 'schema is not valid'],
     [{ name: 'orders', schema: { ...Order, maximumm: 1 } }, 'schema is not valid: strict mode: unknown keyword: "maximumm"'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), x: Type.String({ format: 'phone' }) }) }, 'unknown format "phone"'],
