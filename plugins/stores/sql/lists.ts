@@ -181,7 +181,7 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
         }
       }
       if (plan.isPlain && plan.limit === Infinity) wasLong = given > shortSize
-      yield before === '[' ? '[]' : ']'
+      yield `${before.replace(',', '')}]` // `[]` if there are no records
     }
   }
 }
