@@ -14,8 +14,8 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
   const { table, columns, fields } = sqlTable
   const types = fields.map(({ columnType }) => columnType)
   const lockStep = `_lock as materialized (select ${lock(name, timeout)})`
-  // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes.
-  const selectedAs = ({ column, type }: { column: string, type: FieldType }) => type === 'number' ? `encode(float8send(${column}), 'hex') as ${column}` : column
+  // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes. (With the name of the column, lists would be sorted by these.)
+  const selectedAs = ({ column, type }: { column: string, type: FieldType }) => type === 'number' ? `encode(float8send(${column}), 'hex')` : column
   const selected = fields.map(selectedAs).join(', ')
   const decoded = (value: unknown, type?: FieldType) => type === 'number' && typeof value === 'string' ? Buffer.from(value, 'hex').readDoubleBE() : value
   const timeLeft = `$${types.length + 4}::int`
