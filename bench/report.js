@@ -4,7 +4,7 @@ import { cpus, arch, platform } from 'node:os'
 
 const ours = 'fastify-items-users'
 
-export function report ({ results, caching, growth, million, engines, startup, rounds }) {
+export function report ({ results, caching, growth, million, engines, queries, startup, rounds }) {
   const peers = [...new Set(results.flatMap(({ figures }) => Object.keys(figures)))]
   const rows = results.map(result => {
     const base = result.figures[result.against] ?? result.figures['node:http']
@@ -56,6 +56,14 @@ Requests per second with 64 connections, compared with the same database without
 | workload | ratio |
 |---|---|
 ${engines.map(({ name, ratios }) => `| ${name} | ${median(ratios).toFixed(2)} |`).join('\n')}
+
+## Queries of a million records
+
+Without HTTP. A time is that of one call after another; a rate is that of 64 callers.
+
+| workload | ratio |
+|---|---|
+${queries.map(({ name, ratios }) => `| ${name} | ${median(ratios).toFixed(2)} |`).join('\n')}
 
 ## Startup
 

@@ -8,6 +8,7 @@ import { measureCaching } from './caching.js'
 import { measureEngines } from './engines.js'
 import { fill, has, item, measure, pinned } from './load.js'
 import { measureMillion } from './million/measure.js'
+import { measureQueries } from './queries.js'
 import { report } from './report.js'
 import { timeToAnswer } from './startup.js'
 
@@ -86,13 +87,14 @@ const growth = await measureGrowth()
 progress('a million records')
 const million = await measureMillion()
 const engines = await measureEngines(rounds, progress)
+const queries = await measureQueries(rounds, progress)
 const startup = []
 for (let round = 1; round <= rounds; round++) {
   progress(`start: round ${round} of ${rounds}`)
   startup.push(await timeToAnswer(service[1], 4200 + round) / await timeToAnswer('servers/swagger-ui.js', 4300 + round))
 }
 progress('')
-report({ results, caching, growth, million, engines, startup, rounds })
+report({ results, caching, growth, million, engines, queries, startup, rounds })
 process.exit()
 
 async function start (server, port) {

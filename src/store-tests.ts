@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers'
 import { Type, type Static } from '@sinclair/typebox'
 import type { HasId, List, MaybePromise, Page, Store } from '../plugins/stores/store.js'
 import { Id } from '../schemas/fields.js'
+import type { Query } from '../schemas/query.js'
 
 export const Sample = Type.Object({ id: Id, name: Type.String(), price: Type.Number(), note: Type.Optional(Type.String()) })
 export type Sample = Static<typeof Sample>
@@ -13,16 +14,18 @@ export interface StoreTestsOptions {
   test (name: string, run: () => Promise<void>): unknown
   /** Opens a new store with these records. */
   open (seed: Sample[]): MaybePromise<Store<Sample>>
+  /** Whether the store is for a collection with filters: then the conditions and orders of `name`, `price` and `note` are tested. */
+  hasFilters?: boolean
 }
 
 const sample = (id: number, name = `number ${id}`): Sample => ({ id, name, price: id / 4 })
 
 /**
- * Tests a store: order, ids, pages, keys, and concurrent changes. If a store has no `version`, it is not tested.
+ * Tests a store: order, ids, pages, keys, concurrent changes, and queries. If a store has no `version`, it is not tested.
  *
  * @example storeTests({ test, open: seed => ownStore(Sample, seed) })
  */
-export function storeTests ({ test, open }: StoreTestsOptions) {
+export function storeTests ({ test, open, hasFilters = false }: StoreTestsOptions) {
   test('a store behaves like an array, whatever is appended, replaced and removed', async () => {
     const model = [sample(0, 'first')]
     const store = await open([...model])
@@ -156,6 +159,30 @@ export function storeTests ({ test, open }: StoreTestsOptions) {
     }
     equal(new Set(versions).size, versions.length)
     notEqual(versions[0], undefined)
+  })
+
+  if (!hasFilters) return
+
+  test('a query selects the records that meet all conditions, in its order, also in pages', async () => {
+    const texts = ['b', 'B', '\u{1f600}', '\ufffd', 'ba', 'b']
+    const model = texts.map((name, n): Sample => ({ id: n, name, price: [2, -1, 0.5][n % 3] as number, ...n % 2 > 0 && { note: `note ${n}` } }))
+    const store = await open(model)
+    for (const [query, ids] of [
+      [{ where: { name: 'b' } }, [0, 5]], [{ where: { name: ['B', 'ba'] } }, [1, 4]], [{ where: { 'name.prefix': 'b' } }, [0, 4, 5]], [{ where: { 'name.gt': 'ba' } }, [2, 3]],
+      [{ where: { 'price.gte': 0.5 } }, [0, 2, 3, 5]], [{ where: { 'price.lt': 2, 'note.exists': true } }, [1, 5]], [{ where: { 'note.exists': false } }, [0, 2, 4]], [{ where: { note: 'none' } }, []],
+      [{ sort: 'name' }, [1, 0, 5, 4, 3, 2]], [{ sort: '-name' }, [2, 3, 4, 5, 0, 1]], [{ sort: 'note' }, [0, 2, 4, 1, 3, 5]], [{ sort: '-note' }, [5, 3, 1, 4, 2, 0]], [{ where: { 'name.prefix': 'b' }, sort: 'price' }, [4, 5, 0]]
+    ] as [Query<Sample>, number[]][]) {
+      const pages: number[] = []
+      for (let page: Page | undefined; !page || page.next !== undefined;) {
+        page = await store.select({ ...query, limit: 2, after: page?.next })
+        pages.push(...JSON.parse(await read(page.list)).map(({ id }: HasId) => id))
+      }
+      deepEqual(pages, ids, JSON.stringify(query))
+      deepEqual(JSON.parse(await read((await store.select(query)).list)), ids.map(id => model[id]))
+      if (store.count) equal(await store.count({ where: query.where }), ids.length)
+    }
+    const { next } = await store.select({ sort: 'name', limit: 1 })
+    await rejects(async () => store.select({ sort: '-name', limit: 1, after: next }), { code: 'ERR_INVALID_CURSOR' })
   })
 }
 

@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { setTimeout } from 'node:timers/promises'
 import fc from 'fast-check'
+import pg from 'pg'
 import { test, type Test } from 'tap'
 import collection from '../plugins/collection/routes.js'
 import stores, { openEngine } from '../plugins/stores.js'
@@ -154,7 +156,42 @@ onEveryEngine((t, address, engine) => {
 
   t.test('a query selects what its definition says, whole and in pages, and counts it', async t => checkQueries(t, await open([])))
 
+  if (engine !== 'PostgreSQL') {
+    t.test('a query of many records does not delay other requests', async t => {
+      const store = await open(Array.from({ length: 30_000 }, (_, id) => ({ id, member: id % 3, price: id % 7, status: 'open' as const })))
+      const turns = { count: 0, isCounting: true }
+      setImmediate(function countTurn () {
+        turns.count++
+        if (turns.isCounting) setImmediate(countTurn)
+      })
+      t.equal(await store.count({ where: { 'price.gte': 0, 'member.gte': 0 } }), 30_000)
+      turns.isCounting = false
+      t.ok(turns.count > 3, `${turns.count} turns of the event loop`)
+      const late = await openLoans(t, address(), Array.from({ length: 10_000 }, (_, id) => ({ id, member: id % 3, price: id % 7, status: 'open' as const })), -1)
+      await t.rejects(async () => late.count({ where: { 'price.gte': 0, 'member.gte': 0 } }), { code: 'ERR_STORE_UNAVAILABLE' })
+      await t.rejects(async () => late.select({ where: { 'price.gte': 0, 'member.gte': 0 }, limit: 9000 }), { code: 'ERR_STORE_UNAVAILABLE' })
+    })
+  }
+
   if (engine === 'PostgreSQL') {
+    t.test('a query that takes too long is cancelled and unavailable, and other collections are not', async t => {
+      const url = address()
+      const engine = await openEngine(url, { ...databaseDefaults, timeout: 500 })
+      t.teardown(engine.close)
+      const other = engine.open<Loan>({ name: 'others', schema: loanSchema, seed: some, filters })
+      const store = await opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed: some, filters })
+      const blocker = new pg.Client(url)
+      await blocker.connect()
+      t.teardown(() => blocker.end())
+      await blocker.query('begin; lock table loans in access exclusive mode')
+      await t.rejects(async () => store.select({ where: { member: 7 }, sort: '-price' }), { code: 'ERR_STORE_UNAVAILABLE' })
+      await t.rejects(async () => store.count({ where: { member: 7 } }), { code: 'ERR_STORE_UNAVAILABLE' })
+      t.equal(await other.count({ where: { member: 7 } }), 2)
+      const waiting = async () => (await blocker.query("select from pg_locks join pg_class on relation = pg_class.oid where relname = 'loans' and not granted")).rowCount
+      while (await waiting() !== 0) await setTimeout(20)
+      t.pass('no query waits any more')
+    })
+
     t.test('text is compared by code point, whatever the collation of the database is', async t => {
       const name = `icu_${process.pid}`
       const url = address().replace(/[^/]+$/, name)
@@ -165,8 +202,8 @@ onEveryEngine((t, address, engine) => {
   }
 })
 
-async function openLoans (t: Test, address: string, seed: Loan[]) {
-  const engine = await openEngine(address, { ...databaseDefaults, timeout: 60_000 })
+async function openLoans (t: Test, address: string, seed: Loan[], timeout = 60_000) {
+  const engine = await openEngine(address, { ...databaseDefaults, timeout })
   t.teardown(engine.close)
   return opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed, filters })
 }

@@ -22,13 +22,13 @@ async function read (list: List) {
 }
 
 onEveryEngine((t, address) => {
-  async function open (seed: Sample[]) {
+  async function open (seed: Sample[], filters?: string[]) {
     const engine = await openEngine(address(), { ...databaseDefaults, timeout: 60_000 })
     t.teardown(engine.close)
-    return opened<Sample>(engine, { name: 'things', schema: Sample, seed })
+    return opened<Sample>(engine, { name: 'things', schema: Sample, seed, ...filters && { filters } })
   }
 
-  storeTests({ test: (name, run) => t.test(name, async t => t.resolves(run())), open })
+  storeTests({ test: (name, run) => t.test(name, async t => t.resolves(run())), open: seed => open(seed, ['name', 'price', 'note']), hasFilters: true })
 
   t.test('a list equals the serialized records, in one piece or as a stream', async t => {
     const model: Sample[] = []

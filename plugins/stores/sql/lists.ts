@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import type { Query } from '../../../schemas/query.js'
+import { StoreUnavailableError } from '../errors.js'
 import type { AnyQuery, Condition, Place, Plan } from '../query.js'
 import type { HasId, MaybePromise, Page } from '../store.js'
 import { indexOnly, partsOf, type Part, type Statement } from './queries.js'
@@ -68,13 +69,20 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
     const narrow = await narrowest(plan)
     // The index of the first condition is shorter than the table.
     const sort = plan.conditions[0]?.field
+    const inWindows = maxVisits < Infinity && !narrow
+    const snapshot = inWindows ? await openSnapshot() : { run, free () {} }
+    const deadline = Date.now() + timeout
     let counted = 0
-    for (const part of partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)) {
-      for await (const window of windowsOf(part, run, maxVisits < Infinity && !narrow)) {
-        const [[found] = []] = await run(selectCount(window))
-        counted += Number(found)
-        if (counted >= plan.limit) return plan.limit
+    try {
+      for (const part of partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)) {
+        for await (const window of windowsOf(part, snapshot.run, deadline, inWindows)) {
+          const [[found] = []] = await snapshot.run(selectCount(window))
+          counted += Number(found)
+          if (counted >= plan.limit) return plan.limit
+        }
       }
+    } finally {
+      snapshot.free()
     }
     return counted
   }
@@ -96,8 +104,8 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
     return maxVisits < Infinity && !part.narrow && indexOnly(part) !== undefined
   }
 
-  /** A part in windows, each of which a statement can read without delaying other requests. */
-  async function * windowsOf (part: Part, run: Run, isNeeded = isLong(part)): AsyncGenerator<Part> {
+  /** A part in windows, each of which a statement can read without delaying other requests. They must be read before the deadline. */
+  async function * windowsOf (part: Part, run: Run, deadline = Infinity, isNeeded = isLong(part)): AsyncGenerator<Part> {
     if (!isNeeded) return yield part
     let { after } = part
     do {
@@ -105,6 +113,7 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
       const until = end && placeOf(end, part.plan)
       yield { ...part, after, until }
       after = until
+      if (Date.now() > deadline) throw new StoreUnavailableError(new Error('The query took too long'))
     } while (after)
   }
 
@@ -145,9 +154,10 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
 
     /** The place of the last record on the page, if there are more. */
     async function lastPlace () {
+      const deadline = Date.now() + timeout
       const places: Place[] = []
       for (const part of parts) {
-        for await (const window of windowsOf(part, snapshot.run)) {
+        for await (const window of windowsOf(part, snapshot.run, deadline)) {
           places.push(...(await snapshot.run(selectPlaces(window, plan.limit + 1 - places.length))).map(row => placeOf(row, plan)))
           if (places.length > plan.limit) return places[plan.limit - 1]
         }
