@@ -10,22 +10,27 @@ interface Call<In, Out> {
   resolve (output: Out): void
   reject (error: unknown): void
   context: AsyncResource
+  /** How often it was repeated. */
+  repeats: number
 }
 
 /**
  * Combines calls that arrive together into batches. At most `concurrency` batches are in progress; calls that arrive
- * meanwhile are in the next one. If `work` returns an error for a call, only this call fails.
+ * meanwhile are in the next one. If `work` returns an error for a call, only this call fails. If it returns null, the call is
+ * repeated after a pause, which grows, and other calls with the same key wait for it, so that they stay in order.
  */
 export function batch<In, Out> (
-  work: (inputs: In[]) => Promise<(Out | Error)[]>,
-  { concurrency = 1, sizeOf = (_input: In): number => 0 } = {}
+  work: (inputs: In[]) => Promise<(Out | Error | null)[]>,
+  { concurrency = 1, sizeOf = (_input: In): number => 0, keyOf = (_input: In): unknown => undefined } = {}
 ) {
-  const waiting: Call<In, Out>[] = []
+  let waiting: Call<In, Out>[] = []
+  /** The calls that wait for the end of a pause, by key. */
+  const paused = new Map<unknown, Call<In, Out>[]>()
   let idle = concurrency
   let due = false
 
   return (input: In) => new Promise<Out>((resolve, reject) => {
-    waiting.push({ input, resolve, reject, context: new AsyncResource('Batch') })
+    waiting.push({ input, resolve, reject, context: new AsyncResource('Batch'), repeats: 0 })
     startSoon()
   })
 
@@ -38,17 +43,19 @@ export function batch<In, Out> (
 
   async function doNext () {
     due = false
+    const group = nextGroup()
+    if (group.length === 0) return
     idle--
-    const group = waiting.splice(0, nextSize())
     startSoon()
     try {
       // The batch runs in the async context of its first call, so that the statement appears in the trace of a request.
       const [{ context }] = group as [Call<In, Out>]
       const outcomes = await context.runInAsyncScope(work, undefined, group.map(({ input }) => input))
-      for (const [n, { resolve, reject }] of group.entries()) {
+      for (const [n, call] of group.entries()) {
         const outcome = outcomes[n]
-        if (outcome instanceof Error) reject(outcome)
-        else resolve(outcome as Out)
+        if (outcome instanceof Error) call.reject(outcome)
+        else if (outcome === null) repeat(call)
+        else call.resolve(outcome as Out)
       }
     } catch (error) {
       // Calls that are waiting would fail too, only later.
@@ -59,11 +66,32 @@ export function batch<In, Out> (
     startSoon()
   }
 
-  /** The number of waiting calls in the next batch. A call that is too large has its own batch. */
-  function nextSize () {
-    let bytes = 0
-    const last = waiting.findIndex(({ input }, n) => n === batchCalls || ((bytes += sizeOf(input)) > batchBytes && n > 0))
-    return last < 0 ? waiting.length : last
+  /** Repeats a call after a pause, before the calls that are waiting then, and after those with the same key that are in the pause already. */
+  function repeat (call: Call<In, Out>) {
+    const key = keyOf(call.input)
+    const calls = paused.get(key) ?? []
+    if (calls.push(call) > 1) return
+    paused.set(key, calls)
+    setTimeout(function resume () {
+      paused.delete(key)
+      waiting = [...calls, ...waiting]
+      startSoon()
+    }, Math.random() * 10 * ++call.repeats)
+  }
+
+  /** Removes the calls of the next batch from those that are waiting. A call that is too large has its own batch. */
+  function nextGroup () {
+    const group: Call<In, Out>[] = []
+    let [visited, bytes] = [0, 0]
+    for (const call of waiting) {
+      const isPaused = paused.has(keyOf(call.input))
+      if (group.length === batchCalls || (!isPaused && (bytes += sizeOf(call.input)) > batchBytes && group.length > 0)) break
+      if (isPaused) repeat(call)
+      else group.push(call)
+      visited++
+    }
+    waiting.splice(0, visited)
+    return group
   }
 }
 

@@ -156,6 +156,9 @@ export const mutants = [
   ...inFile('plugins/stores/postgres/tables.ts', databases, [
     ['if counted = 0 then', 'if false then']
   ]),
+  ...inFile('plugins/stores/postgres/engine.ts', databases, [
+    ['if (outcomes[n] === null) delayed.add(id)', '']
+  ]),
   ...inFile('plugins/stores/postgres/statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],
     ['_lock as materialized (select ${lock(name, timeout)})', '_lock as materialized (select 1)'],
@@ -179,7 +182,8 @@ export const mutants = [
     ['|(08|25|26|28|3D|40|53|55|57|58)...', '|(?!22|23|42|44|54|P0|XX).....']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
-    ['if (outcome instanceof Error) reject(outcome)\n        else resolve', 'resolve'],
+    ['if (outcome instanceof Error) call.reject(outcome)\n        else if', 'if'],
+    ['if (isPaused) repeat(call)\n      else group', 'group'],
     ['idle++\n', '\n'],
     ['group.concat(waiting.splice(0))', 'group'],
     ['if (entries.length === 1) return', 'return']

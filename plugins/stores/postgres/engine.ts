@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Query } from '../../../schemas/query.js'
 import { StartupError } from '../../startup.js'
@@ -11,7 +10,7 @@ import { migrate, type Table } from '../sql/migrations.js'
 import type { Statement } from '../sql/queries.js'
 import type { Row } from '../sql/table.js'
 import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
-import { connectPostgres } from './connections.js'
+import { codeOf, connectPostgres } from './connections.js'
 import { postgresTable, probe, statement } from './statements.js'
 import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
 
@@ -43,6 +42,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
     const lists = listReader<T>(table, { run, openSnapshot, timeout })
     const [insert, insertAndNumber] = [inserter(false), inserter(true)]
+    /** How long the last transaction with changes took for a record, in milliseconds. */
+    let pace = 0
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
       const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
@@ -54,7 +55,14 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return (await firstRows(part)).map(row => row && table.encodeRow(row))
     }), { concurrency: 2 })
 
-    const changeOnce = batch((calls: Change<T>[]) => inParts(calls, changeAll))
+    const changeInOrder = batch(async (calls: Change<T>[]) => {
+      const delayed = new Set<number>()
+      return inParts(calls, async function changePart (part) {
+        const outcomes = await changeAll(part, delayed)
+        for (const [n, { id }] of part.entries()) if (outcomes[n] === null) delayed.add(id)
+        return outcomes
+      })
+    }, { keyOf: ({ id }: Change<T>) => id })
 
     opened.push({
       ...table.created,
@@ -76,35 +84,30 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       async change (id, change) {
         const left = timeLeft?.() ?? timeout
-        return Number.isSafeInteger(id) ? withTimeout(changeInTime({ id, change, deadline: Date.now() + left }), left) : undefined
+        return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline: Date.now() + left }), left) : undefined
       },
       select,
       count: query => withTimeout(lists.count(query)),
       version: () => withTimeout(readVersion(undefined))
     }
 
-    /** Repeats a call, with growing pauses, while other transactions change or hold its record. */
-    async function changeInTime (call: Change<T>) {
-      for (let pause = 0; Date.now() < call.deadline; pause += 10) {
-        if (pause > 0) await sleep(Math.random() * pause)
-        const outcome = await changeOnce(call)
-        if (outcome !== null) return outcome
-      }
-      throw new StoreUnavailableError() // it has been answered
-    }
-
-    /** Applies the calls for each record in order, and writes the result once. Returns null for calls that must be repeated. */
-    async function changeAll (calls: Change<T>[]) {
+    /** Applies the calls for each record in order, and writes the result once. Returns null for calls that must be repeated, and for those after them. */
+    async function changeAll (calls: Change<T>[], delayed: Set<number>) {
       const ids = [...new Set(calls.map(({ id }) => id))]
       const rows = await firstRows(ids)
       const states = new Map(ids.map((id, n) => [id, stateOf(rows[n])]))
-      const outcomes = calls.map(call => apply(call, states.get(call.id)))
+      const outcomes = calls.map(call => apply(call, states.get(call.id), delayed))
       const changed = [...states.values()].filter(state => state !== undefined).filter(({ isChanged }) => isChanged)
+        .slice(0, Math.max(1, timeout / 4 / pace)) // the others are repeated, so that slow triggers do not exceed the timeout
       if (changed.length === 0) return outcomes
       const versions = [-3, -2].map(n => changed.map(({ row }) => row.at(n)))
       const values = [...columnsOf(changed), ...versions, changed.map(({ record }) => !record)]
       const deadline = Math.min(...changed.map(({ deadline }) => deadline))
-      const written = await writeOwn(() => ({ ...table.change, values: [...values, deadline - Date.now()] }))
+      const began = Date.now()
+      const written = await writeOwn(() => ({ ...table.change, values: [...values, deadline - Date.now()] })).catch((error: Error) => {
+        if (codeOf(error.cause) !== '25P04') throw error
+        return { rows: [] } // the time of a call was over
+      }).finally(() => { pace = (Date.now() - began) / changed.length })
       const isWritten = new Map(written.rows.map(([position, isWritten]) => [position, isWritten]))
       return calls.map((call, n) => {
         const state = states.get(call.id)
@@ -120,9 +123,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }
 
     /** Applies a call to a record, after others. The result is valid if the record is written. */
-    function apply (call: Change<T>, state: ReturnType<typeof stateOf>) {
+    function apply (call: Change<T>, state: ReturnType<typeof stateOf>, delayed: Set<number>) {
+      if (call.deadline < Date.now()) return new StoreUnavailableError() // it has been answered
+      if (delayed.has(call.id) || (state?.isChanged && !state.record)) return null // it is for the next record with this id
       if (!state) return
-      if (call.deadline < Date.now() || (state.isChanged && !state.record)) return null // too late, or for the next record with this id
       try {
         if (isHidden(state.row, call.tried)) throw rejection()
         const record = call.change(state.json)

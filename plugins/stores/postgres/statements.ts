@@ -45,11 +45,14 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
 
     /**
      * Replaces or removes records if they have not changed since they were read. It leaves out records that another transaction
-     * holds, and all if it has waited longer than so many milliseconds. Returns the positions of the others, and whether
+     * holds, and all if it has waited longer than so many milliseconds. Since PostgreSQL 17, it is also ended then, unless it is
+     * committing. Returns the positions of the others, and whether
      * their records were changed. If a trigger skips a record, the statement fails because of a division by zero.
      */
     change: statement(`
-      with _limit as materialized (select set_config('lock_timeout', greatest(${timeLeft}, 1)::text, true)),
+      with _limit as materialized (
+        select ${['lock_timeout', 'transaction_timeout'].map(name => `case when current_setting('${name}', true) <> '' then set_config('${name}', greatest(${timeLeft}, 1)::text, true) end`)}
+      ),
       _given as materialized (
         select given.* from _limit, unnest(${arrays([...types, 'bigint', 'text', 'boolean'])}) as given (${fields.map((_, n) => `_${n}`).join(', ')}, _position, _version, _isRemoved)
         where clock_timestamp() < now() + ${timeLeft} * interval '1 millisecond'
