@@ -125,7 +125,7 @@ export const mutants = [
     ["if (type === 'json') return JSON.stringify(value)", "if (type === 'json' && value !== null) return JSON.stringify(value)"]
   ]),
   ...inFile('plugins/stores/sql/migrations.ts', { ...databases, tests: ['test/stores/databases.test.ts', 'test/stores/migrations.test.ts'] }, [
-    ['if (version > newest) {', 'if (version > newest + 1) {'],
+    ['if (version > newest) throw', 'if (version > newest + 1) throw'],
     ['upgrades.slice(version - 1)', 'upgrades.slice(version)'],
     ['if (problems.length > 0) throw', 'if (false) throw'],
     ["value !== null || from === 'json'", 'true'],

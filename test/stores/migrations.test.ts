@@ -231,6 +231,28 @@ onDatabases('indexes and triggers that are missing are created again, and what o
   } else await t.rejects(sql('update loans set id = 1000'), { message: /check constraint/ })
 })
 
+onDatabases('an index is created for a new filter, and dropped with it', async (t, { url, sql }) => {
+  const [plain, filtered] = [loans({ 'name!': string, size: integer }), loans({ 'name!': string, size: integer }, { filters: ['size', 'name'] })]
+  const stored = await create(url, plain, [{ name: 'x', size: 5 }, { name: 'y' }])
+  const indexes = async () => (await sql(url.startsWith('sqlite') ? "select name from sqlite_schema where type = 'index' and tbl_name = 'loans'" : "select relname as name from pg_index join pg_class on oid = indexrelid where indrelid = 'loans'::regclass")).map(({ name }) => name).sort()
+  const before = await indexes()
+  for (let n = 0; n < 2; n++) t.same(await read(url, filtered), stored)
+  t.equal((await indexes()).length, before.length + 2)
+  t.same(await read(url, plain), stored)
+  t.same(await indexes(), before)
+})
+
+onPostgres('the check of a new optional field does not read the table', async (t, server) => {
+  const url = server.database()
+  const [before, after] = [loans({ name: string }), loans({ name: string, size: integer, price: number })]
+  const stored = await create(url, before, [{ name: 'x' }])
+  const checks = () => server.query("select convalidated from pg_constraint where conrelid = 'loans'::regclass and contype = 'c' and conkey <> '{2}'", url)
+  for (let n = 0; n < 2; n++) t.same(await read(url, after), stored)
+  t.same(await checks(), [{ convalidated: false }, { convalidated: false }])
+  await t.rejects(server.query('update loans set size = 9007199254740992', url), { message: /check constraint/ })
+  t.same(await read(url, before), stored)
+})
+
 onDatabases('a table that an upgrade rebuilds gets its checks, indexes, triggers and positions', async (t, { url }) => {
   await create(url, loans({ name: string }), [{ name: 'x' }, { name: 'y' }, { name: 'z' }])
   await start(url, loans({ name: string }), store => store.change(3, () => undefined))
@@ -428,11 +450,10 @@ onDatabases('random changes of random schemas keep all records or change nothing
   }
 })
 
-/** The environment of a service with a definition in a file. */
-function service (t: Test, url: string, { name, schema, ...options }: Definition) {
+/** The environment of a service with definitions in a file. */
+function service (t: Test, url: string, definitions: Definition[]) {
   const file = `${newFolder(t)}/collections.json`
-  const { renames, upgrades } = options
-  writeFileSync(file, JSON.stringify({ [name]: { schema, renames, upgrades } }))
+  writeFileSync(file, JSON.stringify(Object.fromEntries(definitions.map(({ name, seed, ...definition }) => [name, definition]))))
   return { DATABASE_URL: url, COLLECTIONS_FILE: file }
 }
 
@@ -464,33 +485,74 @@ onDatabases('after kill -9 in the middle of a migration, the previous and the ne
   t.same(await read(url, after), records)
 })
 
-onPostgres('two releases run side by side after a safe change', async (t, server) => {
+onPostgres('while two releases run side by side, changes of a schema are as safe as docs/collections.md says', async (t, server) => {
   const url = server.database()
+  const named = (name: string, fields: Fields, more: Partial<Definition> = {}) => loans(fields, { name, ...more })
   const fields = { 'name!': string, 'status!': { ...string, enum: ['open', 'paid'] } }
   const safe = { ...fields, 'status!': { ...string, enum: ['open', 'lost', 'paid'] }, note: string, 'copies!': { ...integer, default: 1 }, 'tags!': { ...list, default: [] } }
-  const previous = startService(t, service(t, url, loans(fields)))
-  const at = async (running: typeof previous, path = '') => `${await running.url}/api/loans${path}`
+  const previous = startService(t, service(t, url, [
+    loans(fields),
+    named('bounds', { 'name!': { ...string, maxLength: 3 }, size: integer }),
+    named('removed', { 'name!': string, note: string }),
+    named('relaxed', { 'name!': string, 'note!': string }),
+    named('required', { name: string }),
+    named('types', { size: integer, name: string }),
+    named('gone', {})
+  ]))
   const send = async (running: typeof previous, method: string, path: string, body?: object) => {
-    const response = await fetch(await at(running, path), { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+    const response = await fetch(`${await running.url}/api/${path}`, { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
     return [response.status, await response.json()] as const
   }
-  t.same(await send(previous, 'POST', '', { name: 'a', status: 'open' }), [201, { id: 1, name: 'a', status: 'open' }])
-  const next = startService(t, service(t, url, loans(safe)))
-  t.same(await send(next, 'GET', '/1'), [200, { id: 1, name: 'a', status: 'open', copies: 1, tags: [] }])
-  t.same(await send(previous, 'POST', '', { name: 'b', status: 'paid' }), [201, { id: 2, name: 'b', status: 'paid' }])
-  t.same(await send(next, 'POST', '', { name: 'c', status: 'lost', note: 'x', copies: 2, tags: ['t'] }), [201, { id: 3, name: 'c', status: 'lost', note: 'x', copies: 2, tags: ['t'] }])
-  t.same(await send(previous, 'GET', ''), [200, [{ id: 1, name: 'a', status: 'open' }, { id: 2, name: 'b', status: 'paid' }, { id: 3, name: 'c', status: 'lost' }]])
-  t.equal((await send(previous, 'PATCH', '/3', { name: 'd' }))[0], 400, 'the previous release does not accept the new value')
-  t.same(await send(previous, 'PATCH', '/3', { name: 'd', status: 'paid' }), [200, { id: 3, name: 'd', status: 'paid' }])
+  t.same(await send(previous, 'POST', 'loans', { name: 'a', status: 'open' }), [201, { id: 1, name: 'a', status: 'open' }])
+  const [bounded, withNote] = [{ id: 1, name: 'abc', size: 5 }, { id: 1, name: 'a', note: 'n' }]
+  for (const [path, body] of [['bounds', bounded], ['removed', withNote], ['relaxed', withNote], ['required', { name: 'x' }], ['types', { size: 1 }], ['gone', {}]] as const) {
+    t.equal((await send(previous, 'POST', path, body))[0], 201)
+  }
+  const next = startService(t, service(t, url, [
+    loans(safe),
+    named('bounds', { 'name!': { ...string, maxLength: 9 }, size: { ...integer, minimum: 1 } }, { filters: ['size'] }),
+    named('removed', { 'name!': string }),
+    named('relaxed', { name: string }),
+    named('required', { 'name!': string }),
+    named('types', { size: number, name: nullable })
+  ]))
+  t.same(await send(next, 'GET', 'loans/1'), [200, { id: 1, name: 'a', status: 'open', copies: 1, tags: [] }])
+  t.same(await send(previous, 'POST', 'loans', { name: 'b', status: 'paid' }), [201, { id: 2, name: 'b', status: 'paid' }])
+  t.same(await send(next, 'POST', 'loans', { name: 'c', status: 'lost', note: 'x', copies: 2, tags: ['t'] }), [201, { id: 3, name: 'c', status: 'lost', note: 'x', copies: 2, tags: ['t'] }])
+  t.same(await send(previous, 'GET', 'loans'), [200, [{ id: 1, name: 'a', status: 'open' }, { id: 2, name: 'b', status: 'paid' }, { id: 3, name: 'c', status: 'lost' }]])
+  t.equal((await send(previous, 'PATCH', 'loans/3', { name: 'd' }))[0], 400, 'the previous release does not accept the new value')
+  await t.rejects(start(url, loans(fields)), { message: /loans.status has values in 1 record that the schema does not list/ }, 'and cannot be restarted')
+  t.same(await send(previous, 'PATCH', 'loans/3', { name: 'd', status: 'paid' }), [200, { id: 3, name: 'd', status: 'paid' }])
   const all = [{ id: 1, name: 'a', status: 'open', copies: 1, tags: [] }, { id: 2, name: 'b', status: 'paid', copies: 1, tags: [] }, { id: 3, name: 'd', status: 'paid', note: 'x', copies: 2, tags: ['t'] }]
-  t.same(await send(next, 'GET', ''), [200, all])
+  t.same(await send(next, 'GET', 'loans'), [200, all])
   t.match(await start(url, loans(fields)), [/the field note,/, /the field copies,/, /the field tags,/], 'the previous release can be restarted')
-  t.same(await send(next, 'GET', ''), [200, all])
+  t.same(await send(next, 'GET', 'loans'), [200, all])
+
+  // Other bounds and a new index, and a removed optional field.
+  t.same(await send(next, 'POST', 'bounds', { name: 'abcdef', size: 7 }), [201, { id: 2, name: 'abcdef', size: 7 }])
+  t.equal((await send(previous, 'PATCH', 'bounds/1', { size: 7 }))[0], 200)
+  for (const [running, path] of [[previous, 'bounds'], [next, 'bounds?size=7']] as const) t.same(await send(running, 'GET', path), [200, [{ ...bounded, size: 7 }, { id: 2, name: 'abcdef', size: 7 }]])
+  t.same(await send(next, 'PATCH', 'removed/1', { name: 'b' }), [200, { id: 1, name: 'b' }])
+  t.same(await send(previous, 'POST', 'removed', { name: 'c', note: 'x' }), [201, { id: 2, name: 'c', note: 'x' }])
+  t.same(await send(previous, 'GET', 'removed'), [200, [{ id: 1, name: 'b', note: 'n' }, { id: 2, name: 'c', note: 'x' }]])
+
+  // Required becomes optional, and a removed required field; and optional becomes required.
+  t.same(await send(next, 'POST', 'relaxed', {}), [201, { id: 2 }])
+  t.same(await send(previous, 'GET', 'relaxed'), [200, [withNote, { id: 2 }]])
+  t.equal((await send(previous, 'POST', 'required', {}))[0], 500)
+  t.equal((await send(previous, 'POST', 'required', { name: 'y' }))[0], 201)
+
+  // More types.
+  t.same(await send(next, 'PATCH', 'types/1', { size: 1.5, name: 'x' }), [200, { id: 1, size: 1.5, name: 'x' }])
+  t.same(await send(previous, 'GET', 'types/1'), [200, { id: 1, size: 1, name: '"x"' }])
+  t.equal((await send(previous, 'POST', 'types', { name: 'y' }))[0], 201)
+  t.equal((await send(next, 'GET', 'types/2'))[0], 500)
 
   const unsafe = { ...safe, 'code!': string, copies: integer }
   const { 'name!': _name, ...others } = unsafe
   await start(url, loans(others, { renames: { name: 'code' } }))
-  t.equal((await send(previous, 'GET', '/1'))[0], 500, 'after a rename, the previous release does not work')
+  await server.query('alter table gone rename to went', url)
+  for (const path of ['loans/1', 'gone/1']) t.equal((await send(previous, 'GET', path))[0], 500, 'after a rename, the previous release does not work')
 })
 
 onPostgres('the SQL for an existing database is printed without changing it, and a role without DDL privileges starts when it was executed', async (t, server) => {

@@ -123,9 +123,7 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
   async function update (table: Table, version: number, recorded: Records) {
     const { name, upgrades } = table
     const newest = upgrades.length + 1
-    if (version > newest) {
-      throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
-    }
+    if (version > newest) throw new StartupError(`The table ${name} in the option store has version ${version}, but this release supports only up to version ${newest}. Use a newer release.`)
     const executed = await upgrade(table, version)
     const record = { ...recorded }
     const isRenamed = await rename(table, record)
@@ -209,16 +207,14 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
 
   /** The columns of fields that the schema does not have any more, and that must become optional. Warns if records have values of such fields. */
   async function removals (table: Table, actual: Actual, recorded: Records) {
-    const removed = Object.keys(recorded).filter(name => table.columns.every(column => column.name !== name))
-    for (const name of removed) {
-      const values = await count(table, `${quoted(name)} is not null`)
+    const changes: Change[] = []
+    for (const name of Object.keys(recorded).filter(name => table.columns.every(column => column.name !== name))) {
+      const [has, values] = [actual.get(name), await count(table, `${quoted(name)} is not null`)]
       if (values) onWarning?.(`The schema of the collection ${table.name} does not have the field ${name}, which has values in ${records(values)}. To keep them in another field, add "renames": {"${name}": "NEW_NAME"}. To remove them, add to upgrades: alter table ${table.table} drop column ${quoted(name)}`)
+      if (!has?.isRequired || has.default !== undefined) continue
+      changes.push({ column: { name, type: 'json', types: [], isOptional: true, column: quoted(name), columnType: has.type, definition: '' }, has, from: 'json' })
     }
-    return removed.flatMap((name): Change[] => {
-      const has = actual.get(name)
-      const column: Column = { name, type: 'json', types: [], isOptional: true, column: quoted(name), columnType: String(has?.type), definition: '' }
-      return has?.isRequired && has.default === undefined ? [{ column, has, from: 'json' }] : []
-    })
+    return changes
   }
 
   /** The number of records for which a condition is true. */
@@ -247,9 +243,5 @@ function records (count: number) {
 
 /** Adds what was done to the message of an error. */
 async function named (what: string, execute: () => MaybePromise<unknown>) {
-  try {
-    await execute()
-  } catch (error) {
-    throw new StartupError(`${what}: ${(error as Error).message}`, { cause: error })
-  }
+  await Promise.resolve().then(execute).catch((error: Error) => { throw new StartupError(`${what}: ${error.message}`, { cause: error }) })
 }
