@@ -168,6 +168,20 @@ test('all calls that wait for an unavailable database fail, however many there a
   t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })
 
+test('calls that must be repeated stay in order, and calls with other keys do not wait for them', async t => {
+  const made: string[] = []
+  let isHeld = true
+  const call = batch(async (names: string[]) => names.map(name => isHeld && name.startsWith('held') ? null : made.push(name)), { keyOf: name => name.split(' ')[0] })
+  const names = Array.from({ length: 200 }, (_, n) => `held ${n}`)
+  const first = names.slice(0, 150).map(call)
+  for (let n = 0; n < 20; n++) t.equal(await call(`other ${n}`), n + 1)
+  const next = names.slice(150).map(call)
+  await call('other')
+  isHeld = false
+  await Promise.all([...first, ...next])
+  t.same(made.slice(21), names)
+})
+
 test('a missing package is named, and other errors while loading one are not hidden', async t => {
   const require = createRequire(import.meta.url)
   const name = 'not-installed'
