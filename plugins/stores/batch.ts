@@ -5,6 +5,9 @@ import { StoreUnavailableError } from './errors.js'
 const batchCalls = 64
 const batchBytes = 1024 * 1024
 
+/** The outcome of a call that must be repeated. */
+export const again = Symbol('again')
+
 interface Call<In, Out> {
   input: In
   resolve (output: Out): void
@@ -16,11 +19,11 @@ interface Call<In, Out> {
 
 /**
  * Combines calls that arrive together into batches. At most `concurrency` batches are in progress; calls that arrive
- * meanwhile are in the next one. If `work` returns an error for a call, only this call fails. If it returns null, the call is
- * repeated after a pause, which grows, and other calls with the same key wait for it, so that they stay in order.
+ * meanwhile are in the next one. If `work` returns an error for a call, only this call fails. If it returns `again`, the call
+ * is repeated after a pause, which grows, and other calls with the same key wait for it, so that they stay in order.
  */
 export function batch<In, Out> (
-  work: (inputs: In[]) => Promise<(Out | Error | null)[]>,
+  work: (inputs: In[]) => Promise<(Out | Error | typeof again)[]>,
   { concurrency = 1, sizeOf = (_input: In): number => 0, keyOf = (_input: In): unknown => undefined } = {}
 ) {
   let waiting: Call<In, Out>[] = []
@@ -54,7 +57,7 @@ export function batch<In, Out> (
       for (const [n, call] of group.entries()) {
         const outcome = outcomes[n]
         if (outcome instanceof Error) call.reject(outcome)
-        else if (outcome === null) repeat(call)
+        else if (outcome === again) repeat(call)
         else call.resolve(outcome as Out)
       }
     } catch (error) {

@@ -157,7 +157,7 @@ export const mutants = [
     ['if counted = 0 then', 'if false then']
   ]),
   ...inFile('plugins/stores/postgres/engine.ts', databases, [
-    ['if (outcomes[n] === null) delayed.add(id)', '']
+    ['if (outcomes[n] === again) delayed.add(id)', '']
   ]),
   ...inFile('plugins/stores/postgres/statements.ts', databases, [
     ['order by position limit 1) as found', 'order by position desc limit 1) as found'],

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'tap'
-import { batch, limited } from '../../plugins/stores/batch.js'
+import { again, batch, limited } from '../../plugins/stores/batch.js'
 import { openEngine } from '../../plugins/stores.js'
 import { loadOptional } from '../../plugins/startup.js'
 import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
@@ -171,7 +171,7 @@ test('all calls that wait for an unavailable database fail, however many there a
 test('calls that must be repeated stay in order, and calls with other keys do not wait for them', async t => {
   const made: string[] = []
   let isHeld = true
-  const call = batch(async (names: string[]) => names.map(name => isHeld && name.startsWith('held') ? null : made.push(name)), { keyOf: name => name.split(' ')[0] })
+  const call = batch(async (names: string[]) => names.map(name => isHeld && name.startsWith('held') ? again : made.push(name)), { keyOf: name => name.split(' ')[0] })
   const names = Array.from({ length: 200 }, (_, n) => `held ${n}`)
   const first = names.slice(0, 150).map(call)
   for (let n = 0; n < 20; n++) t.equal(await call(`other ${n}`), n + 1)

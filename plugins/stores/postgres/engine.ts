@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type pg from 'pg'
 import type { Query } from '../../../schemas/query.js'
 import { StartupError } from '../../startup.js'
-import { batch, inParts } from '../batch.js'
+import { again, batch, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection, StoreUnavailableError } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
@@ -56,10 +56,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     }), { concurrency: 2 })
 
     const changeInOrder = batch(async (calls: Change<T>[]) => {
-      const delayed = new Set<number>()
+      const delayed = new Set<number>() // the ids of calls that must be repeated, before others in the next parts
       return inParts(calls, async function changePart (part) {
         const outcomes = await changeAll(part, delayed)
-        for (const [n, { id }] of part.entries()) if (outcomes[n] === null) delayed.add(id)
+        for (const [n, { id }] of part.entries()) if (outcomes[n] === again) delayed.add(id)
         return outcomes
       })
     }, { keyOf: ({ id }: Change<T>) => id })
@@ -91,7 +91,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       version: () => withTimeout(readVersion(undefined))
     }
 
-    /** Applies the calls for each record in order, and writes the result once. Returns null for calls that must be repeated, and for those after them. */
+    /** Applies the calls for each record in order, and writes the result once. Calls that must be repeated, and those after them, have the outcome `again`. */
     async function changeAll (calls: Change<T>[], delayed: Set<number>) {
       const ids = [...new Set(calls.map(({ id }) => id))]
       const rows = await firstRows(ids)
@@ -113,7 +113,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const state = states.get(call.id)
         if (!state?.isChanged || isWritten.get(state.row.at(-3))) return outcomes[n]
         call.tried = isWritten.has(state.row.at(-3)) ? state.row : undefined
-        return null
+        return again
       })
     }
 
@@ -125,7 +125,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     /** Applies a call to a record, after others. The result is valid if the record is written. */
     function apply (call: Change<T>, state: ReturnType<typeof stateOf>, delayed: Set<number>) {
       if (call.deadline < Date.now()) return new StoreUnavailableError() // it has been answered
-      if (delayed.has(call.id) || (state?.isChanged && !state.record)) return null // it is for the next record with this id
+      if (delayed.has(call.id) || (state?.isChanged && !state.record)) return again // it is for the next record with this id
       if (!state) return
       try {
         if (isHidden(state.row, call.tried)) throw rejection()

@@ -46,8 +46,8 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
     /**
      * Replaces or removes records if they have not changed since they were read. It leaves out records that another transaction
      * holds, and all if it has waited longer than so many milliseconds. Since PostgreSQL 17, it is also ended then, unless it is
-     * committing. Returns the positions of the others, and whether
-     * their records were changed. If a trigger skips a record, the statement fails because of a division by zero.
+     * committing. Returns the positions of the others, and whether their records were changed. If a trigger skips a record, the
+     * statement fails because of a division by zero.
      */
     change: statement(`
       with _limit as materialized (
