@@ -1,10 +1,8 @@
+import type { Problem } from '../../schemas/errors.js'
+import type { Item } from '../../schemas/item.js'
 import type { Sort, Where } from '../../schemas/query.js'
-import { names, type Collections, type components, type paths } from './types.js'
-export type { components, paths }
-
-export type Item = components['schemas']['Item']
-export type User = components['schemas']['User']
-export type Problem = components['schemas']['Problem']
+import type { User } from '../../schemas/user.js'
+export type { Item, Problem, User }
 
 export interface ClientOptions {
   /** Bearer token, or a function that returns it. The function is called before each request. After a 401, it is called again, and another token is tried once. */
@@ -106,9 +104,9 @@ const maxRetryAfter = 60
 export function createClient (baseUrl: string, { token, headers, retries = 4, fetch, cache }: ClientOptions = {}) {
   const currentToken = typeof token === 'function' ? token : () => token
   const base = baseUrl.endsWith('/') ? baseUrl.slice(0, -1) : baseUrl
-  const collections: { [N in keyof Collections]: Pick<Collection<Collections[N]['record']>, Collections[N]['operations'] | ('list' extends Collections[N]['operations'] ? 'page' : never)> } =
-    Object.fromEntries(names.map((name): unknown[] => [name, collection(name)]))
-  return { ...collections, collection }
+  const items: Pick<Collection<Item>, 'list' | 'page' | 'get' | 'create'> = collection('items')
+  const users: Pick<Collection<User>, 'list' | 'page' | 'get' | 'create' | 'delete'> = collection('users')
+  return { items, users, collection }
 
   /** The operations of a collection of your own, such as `collection<Order>('orders')`. */
   function collection<T extends { id: number }> (name: string): Collection<T> {

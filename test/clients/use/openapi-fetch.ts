@@ -1,6 +1,6 @@
 import createClient from 'openapi-fetch'
-import type { paths } from 'fastify-items-users/client'
 import document from './generated/openapi.json'
+import type { paths } from './generated/openapi-typescript.js'
 import type { Client } from './main.js'
 
 const { DELETE, GET, POST } = createClient<paths>({ baseUrl: document.servers[0]?.url ?? '' })
