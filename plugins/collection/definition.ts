@@ -1,4 +1,4 @@
-import type { Static, TObject, TSchema } from '@sinclair/typebox'
+import type { TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
 import { withFields, withoutFields } from '../schema/access.js'
@@ -12,8 +12,8 @@ import { problemsOfFilters } from './queries.js'
 export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
 export type Operation = typeof operations[number]
 
-/** The record that a schema describes. If the type of the schema does not say it, it is any record with an id. */
-type RecordOf<S> = S extends TSchema ? Static<S> & HasId : HasId | (HasId & Record<string, unknown>)
+/** The record that a schema of TypeBox describes, or any record with an id. (With `Static<S>`, TypeScript 5 cannot compile generic functions.) */
+type RecordOf<S> = S extends { static: infer T } ? T & HasId : HasId | (HasId & Record<string, unknown>)
 
 export interface Definition<S extends object = TObject> {
   /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */

@@ -23,6 +23,7 @@ app.register(collection, defineCollection({ name: 'orders', schema: Order, seed:
 app.register(collection, defineCollection({ name: 'plain', schema: plain, store: notes }))
 serve(app, 'orders', Order, [{ id: 1, quantity: 2 }])
 define('orders', Order)
+serveDefined(app, 'orders', Order)
 register(app, defineCollection({ name: 'modern', schema: modern }))
 
 /** Generic helpers. */
@@ -32,6 +33,10 @@ export function serve<S extends TObject> (app: FastifyInstance, name: string, sc
 
 export function define<S extends TSchema> (name: string, schema: S) {
   return defineCollection<S>({ name, schema, operations: ['list'] })
+}
+
+export function serveDefined<S extends TObject> (app: FastifyInstance, name: string, schema: S) {
+  app.register(collection, defineCollection({ name, schema }))
 }
 
 export function register<S extends object> (app: FastifyInstance, definition: Definition<S>) {
