@@ -377,12 +377,54 @@ test('the prefix of a collection is not in its operation ids and tags, unless th
 
 test('the documents of a host are valid in OpenAPI 3.0, OpenAPI 3.1 and Swagger 2.0', async t => {
   const info = { title: 'Shop', version: '1.0.0' }
+  const a = { type: 'object', properties: { a: { type: 'string', examples: ['x'] } } }
+  const things = {
+    name: 'things',
+    filters: ['above', 'only'],
+    schema: {
+      type: 'object',
+      title: 'Thing',
+      required: ['id', 'above'],
+      $defs: { Part: { type: 'number', exclusiveMinimum: 0 } },
+      properties: {
+        id: { type: 'integer' },
+        above: { type: 'number', exclusiveMinimum: 0 },
+        atLeast: { type: 'integer', minimum: 5, exclusiveMinimum: 1 },
+        below: { type: 'integer', exclusiveMaximum: 9 },
+        only: { type: 'string', const: 'a' },
+        state: { anyOf: [{ type: 'string', const: 'a' }, { type: 'string', const: 'b' }] },
+        mixed: { anyOf: [{ type: 'string' }, { type: 'integer' }] },
+        maybe: { anyOf: [{ type: 'string' }, { type: 'null' }] },
+        nullable: { type: 'string', nullable: true },
+        types: { type: ['string', 'null'] },
+        either: { oneOf: [{ type: 'object', required: ['k'], properties: { k: { const: 'a' } } }], discriminator: { propertyName: 'k' } },
+        empty: { ...a, required: [] },
+        any: true,
+        part: { $ref: '#/$defs/Part' },
+        pair: { type: 'array', prefixItems: [{ type: 'string' }], items: false, minItems: 1 },
+        some: { type: 'array', items: { type: 'string' }, contains: { const: 'a' }, $comment: 'x' },
+        names: { type: 'object', propertyNames: { minLength: 1 }, patternProperties: { '^a': { type: 'string' } } },
+        closed: { ...a, unevaluatedProperties: false, dependentRequired: { a: ['a'] }, if: { required: ['a'] }, then: { required: ['a'] } },
+        not: { type: 'string', not: { enum: ['x'] }, deprecated: true, contentEncoding: 'base64', example: 'a', 'x-own': 1 }
+      }
+    }
+  }
   for (const options of [{ openapi: { info } }, { openapi: { openapi: '3.1.0', info } }, { swagger: { info } }]) {
     const app = host(t)
     await app.register(swagger, options)
-    for (const definition of [orders, accounts] as Definition[]) app.register(collection, { ...definition, prefix: `/${definition.name}` })
+    for (const definition of [orders, accounts, things] as Definition[]) app.register(collection, { ...definition, prefix: `/${definition.name}` })
     await app.ready()
-    t.match(await new Validator().validate(JSON.parse(JSON.stringify(app.swagger()))), { valid: true })
+    const document = JSON.parse(JSON.stringify(app.swagger()))
+    t.match(await new Validator().validate(document), { valid: true })
+    const schemas: Record<string, TObject> = document.definitions ?? document.components.schemas
+    const { properties } = Object.values(schemas).find(({ title, required }) => title === 'Thing' && required?.includes('id')) ?? {}
+    if (document.openapi === '3.1.0') {
+      t.match(properties, { above: { exclusiveMinimum: 0 }, empty: { required: [] }, any: true, some: { contains: {} } })
+    } else {
+      t.match(properties, { above: { minimum: 0, exclusiveMinimum: true }, atLeast: { minimum: 5, exclusiveMinimum: undefined }, below: { maximum: 9, exclusiveMaximum: true }, only: { enum: ['a'] } })
+      t.match(properties, { empty: { required: undefined }, any: {}, pair: { items: {}, prefixItems: undefined }, some: { contains: undefined } })
+    }
+    if ('swagger' in options) t.match(properties, { state: { type: 'string', enum: ['a', 'b'] }, mixed: { anyOf: undefined }, maybe: { type: 'string', 'x-nullable': true }, either: { oneOf: undefined, discriminator: undefined } })
   }
 })
 

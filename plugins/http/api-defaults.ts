@@ -2,6 +2,7 @@ import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 import { schemaId, schemaName } from '../../schemas/fields.js'
+import { olderSchema } from '../schema/older-versions.js'
 import { nestedFieldsRemover } from '../schema/unknown-fields.js'
 import { checkerOf } from '../schema/validation.js'
 import { pointer } from '../schema/walk.js'
@@ -123,23 +124,26 @@ function withGuards (app: FastifyInstance, method: string, responses: Record<str
 
 /**
  * Keeps the document of a host valid: our routes are documented as they are, whatever the `transform` of the host expects,
- * and in Swagger 2.0 without examples, null and `writeOnly`, which it does not have.
+ * and our schemas in the words of its version.
  */
 const transform: NonNullable<FastifyDynamicSwaggerOptions['transform']> = function transform ({ schema, url, ...document }) {
-  if (!('swaggerObject' in document)) return { schema, url }
-  for (const [name, definition] of Object.entries<{ title?: string, examples?: unknown, properties?: object }>({ ...document.swaggerObject.definitions })) {
-    if (![name, definition.title].some(text => text !== schemaName(text))) continue
-    delete definition.examples
-    if (definition.properties) definition.properties = JSON.parse(JSON.stringify(definition.properties), (key, value) => key === 'writeOnly' && value === true ? undefined : withoutNull(value))
+  const isSwagger = 'swaggerObject' in document
+  const schemas: Record<string, TSchema> = Object(isSwagger ? document.swaggerObject.definitions : document.openapiObject.components?.schemas)
+  if (!isSwagger && !document.openapiObject.openapi?.startsWith('3.0')) return { schema, url }
+  // @fastify/swagger may change the name of a schema. Its title is its `$id`, or what its author has written.
+  const text = JSON.stringify(schema)
+  const ours = Object.keys(schemas).filter(name => [name, schemas[name]?.title].some(title => title !== schemaName(title) || text.includes(`"${schemaId(String(title))}"`)))
+  for (const [name, given] of Object.entries(schemas)) {
+    // The definitions in a schema have its name before theirs.
+    if (convertedSchemas.has(given) || !ours.some(own => name === own || name.startsWith(`${own}-`))) continue
+    schemas[name] = olderSchema(given, isSwagger ? '2.0' : '3.0')
+    convertedSchemas.add(schemas[name])
   }
-  return { schema: JSON.parse(JSON.stringify(schema), (key, value) => key === 'examples' ? undefined : value), url }
+  return { schema: isSwagger ? JSON.parse(text, (key, value) => key === 'examples' ? undefined : value) : schema, url }
 }
 
-/** Swagger 2.0 has no `anyOf`, and null is a keyword of other programs. */
-function withoutNull (schema: unknown) {
-  const [first, other, ...more] = Object(schema).anyOf ?? []
-  return other?.type === 'null' && more.length === 0 ? { ...first, 'x-nullable': true } : schema
-}
+/** Schemas of documents that are in the words of their version. */
+const convertedSchemas = new WeakSet<TSchema>()
 
 /** Header names are in lower case in a request. The description of a header says what it must be. */
 function withLowerCaseNames ({ properties, required = [], ...schema }: TObject) {
