@@ -5,6 +5,7 @@ import { Validator } from '@seriousme/openapi-schema-validator'
 import { Type, type Static, type TObject } from '@sinclair/typebox'
 import type { FastifyRequest, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
+import { checkDefinition } from '../plugins/collection/definition.js'
 import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store, type Stores } from '../src/index.js'
 import { checkAnswers } from './support/document.js'
 import { onEveryEngine } from './support/engines.js'
@@ -373,6 +374,13 @@ test('the prefix of a collection is not in its operation ids and tags, unless th
   t.same(named('/v2/order_lines'), ['listOrderLinesV2', ['order_lines (/v2)']])
   t.same(named('/order-lines/{id}'), ['readLine', ['mine']])
   t.same(named('/v2/order_lines/{id}'), ['readLine2', ['mine']])
+})
+
+test('the schema of a collection has the singular of its name', async t => {
+  const singulars = 'orders:Order categories:Category movies:Movie sizes:Size prizes:Prize boxes:Box addresses:Address address:Address houses:House statuses:Status cases:Case causes:Cause uses:Use prices:Price series:Series branches:Branch caches:Cache wishes:Wish aliases:Alias order_lines:OrderLine sheep:Sheep'
+  for (const [name = '', singular] of singulars.split(' ').map(pair => pair.split(':'))) {
+    t.equal(checkDefinition({ name, schema: Type.Object({ id: Type.Integer() }) }).words.One, singular)
+  }
 })
 
 test('the documents of a host are valid in OpenAPI 3.0, OpenAPI 3.1 and Swagger 2.0', async t => {

@@ -208,7 +208,8 @@ function pascalCase (name: string) {
   return name.replaceAll(/(^|_)([a-z\d]?)/g, (_, _start, letter: string) => letter.toUpperCase())
 }
 
-/** The singular of a name: `categories` is `category`, `boxes` is `box`, `orders` is `order`. */
+/** The singular of a name: `categories` is `category`, `boxes` is `box`, `statuses` is `status`, `sizes` is `size`. */
 function singular (name: string) {
-  return name.replace(/ies$/, 'y').replace(/(?<=s|x|z|ch|sh)es$/, '').replace(/(?<!s)s$/, '')
+  if (/(?:series|species|news)$/.test(name)) return name
+  return name.replace(/(?<!mov|cook)ies$/, 'y').replace(/(?<=ss|x|(?<!ca)ch|sh|[^aeo]us|alias)es$|(?<!s)s$/, '')
 }
