@@ -21,11 +21,6 @@ type SecurityScheme =
   | { type: 'oauth2', flows: object, description?: string }
   | { type: 'openIdConnect', openIdConnectUrl: string, description?: string }
 
-/** A method, so that functions with a more precise argument fit. (The type of @fastify/swagger would add its decorators to the types of every host.) */
-interface Transforming {
-  transform (route: { schema: FastifySchema, url: string, route: RouteOptions }): { schema: FastifySchema, url: string }
-}
-
 export const DocsOptions = Type.Object({
   /** Path of the document and the pages, such as `/manual`. */
   prefix: optional(Type.String()),
@@ -39,8 +34,7 @@ export const DocsOptions = Type.Object({
   servers: optional(Type.Array(Type.Object({ url: Type.String(), description: Type.Optional(Type.String()) }))),
   /** Security schemes by name, for the `security` of your routes and the option `securityScheme` of `auth`. */
   securitySchemes: optional(Type.Unsafe<Record<string, SecurityScheme>>(Type.Record(Type.String(), Type.Object({ type: Type.String() })))),
-  /** The `transform` of @fastify/swagger for your routes, such as that of fastify-type-provider-zod. */
-  transform: optional(custom<Transforming['transform']>('a function', value => typeof value === 'function')),
+  transform: optional(custom('a function', value => typeof value === 'function')),
   /** Path of the document. Default: `/openapi.json`. */
   document: optional(custom<string>('a path such as /openapi.json', isPath)),
   /** Path of Swagger UI, or `false`. Default: `/docs`. */
@@ -48,7 +42,15 @@ export const DocsOptions = Type.Object({
   /** Path of Redoc, or `false`. Default: `/redoc`. */
   redoc: optional(custom<string | false>('a path such as /redoc, or false', value => value === false || isPath(value)))
 })
-export interface DocsOptions extends Static<typeof DocsOptions> {}
+export interface DocsOptions extends Omit<Static<typeof DocsOptions>, 'transform'> {
+  /** The `transform` of @fastify/swagger for your routes, such as that of fastify-type-provider-zod. */
+  transform?: Transforming['transform'] | undefined
+}
+
+/** A method, so that functions with a more precise argument fit. (The type of @fastify/swagger would add its decorators to the types of every host.) */
+interface Transforming {
+  transform (route: { schema: FastifySchema, url: string, route: RouteOptions }): { schema: FastifySchema, url: string }
+}
 
 function isPath (value: unknown) {
   return typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)

@@ -1,7 +1,7 @@
 // A host whose schemas come from other libraries, and from functions of its own.
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
-import Fastify, { type FastifyInstance } from 'fastify'
-import { collection, defineCollection, memory, type Definition, type Store } from 'fastify-items-users'
+import Fastify, { type FastifyInstance, type FastifySchema, type RouteOptions } from 'fastify'
+import { collection, defineCollection, docs, memory, type Definition, type Store } from 'fastify-items-users'
 import { createClient } from 'fastify-items-users/client'
 import * as typebox from 'typebox'
 import { z } from 'zod'
@@ -21,10 +21,14 @@ app.register(collection, { prefix: '/zod', name: 'zod', schema: z.toJSONSchema(z
 app.register(collection, { prefix: '/notes', name: 'notes', schema: plain, store: async () => notes, operations: undefined })
 app.register(collection, defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: 2 }] }))
 app.register(collection, defineCollection({ name: 'plain', schema: plain, store: notes }))
+app.register(docs, { transform })
 serve(app, 'orders', Order, [{ id: 1, quantity: 2 }])
 define('orders', Order)
 serveDefined(app, 'orders', Order)
 register(app, defineCollection({ name: 'modern', schema: modern }))
+
+/** A function with a more precise argument, as in fastify-type-provider-zod. */
+declare const transform: (route: { schema: FastifySchema & { hide?: boolean }, url: string, route: RouteOptions, openapiObject: object }) => { schema: FastifySchema, url: string }
 
 /** Generic helpers. */
 export function serve<S extends TObject> (app: FastifyInstance, name: string, schema: S, seed: (Static<S> & { id: number })[]) {
