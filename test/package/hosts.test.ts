@@ -174,15 +174,13 @@ test('a strict TypeScript host and the code examples in the documentation compil
     ["{ method: 'POST', url: '/items', payload: { id: 9, name: 'x', price: 1, colour: 'red' } }"],
     ["{ method: 'POST', url: '/orders', headers: { 'x-tenant': 'red' }, payload: { quantity: 1 } }", "{ url: '/orders/1', headers: { 'x-tenant': 'red' } }"],
     // docs/plugin.md
-    ["'/api/items'", "'/docs'", "'/livez'"],
     ["'/api/items'", "'/size'", "'/readyz'"],
     ["{ url: '/api/items', headers: { authorization: 'Bearer a-long-random-token' } }"],
     ["'/api/items'", "{ method: 'POST', url: '/api/items', headers: { authorization: 'Bearer a-long-random-token' }, payload: { id: 9, name: 'x', price: 1 } }"],
     ["'/api/items'"],
-    ["'/api/items'", "'/docs'", "{ method: 'POST', url: '/api/users', payload: { id: 9, name: 'x' } }", "{ method: 'DELETE', url: '/api/users/9', headers: { 'x-role': 'admin' } }"],
-    ["{ method: 'POST', url: '/api/v1/items', payload: { id: 9, name: 'x', price: 1 } }", "'/api/v2/items/9'"]
+    ["'/api/items'", "'/docs'", "{ method: 'POST', url: '/api/users', payload: { id: 9, name: 'x' } }", "{ method: 'DELETE', url: '/api/users/9', headers: { 'x-role': 'admin' } }"]
   ]
-  const refused = { 4: "{ url: '/orders', headers: { 'x-tenant': 'green' } }", 8: "{ method: 'DELETE', url: '/api/users/1' }", 9: "'/api/items/9'", 10: "{ method: 'DELETE', url: '/api/users/1' }" }
+  const refused = { 4: "{ url: '/orders', headers: { 'x-tenant': 'green' } }", 7: "{ method: 'DELETE', url: '/api/users/1' }", 8: "'/api/items/9'", 9: "{ method: 'DELETE', url: '/api/users/1' }" }
   t.equal(examples.length, requests.length)
   for (const [n, { language, code }] of examples.entries()) {
     const asked = [...requests[n] ?? [], ...Object.entries(refused).filter(([of]) => Number(of) === n).map(([, request]) => request)]
