@@ -13,7 +13,7 @@ export function metadata (name: string) {
 }
 
 /** A plugin that can be registered several times. It has no name, because @fastify/autoload loads one plugin of each name. */
-export function repeatable<T> (plugin: FastifyPluginAsync<T & object>) {
+export function repeatable<T extends object> (plugin: FastifyPluginAsync<T>) {
   return Object.assign(plugin, { [Symbol.for('plugin-meta')]: { fastify } })
 }
 

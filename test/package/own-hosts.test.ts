@@ -4,6 +4,7 @@ import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
+import { Validator } from '@seriousme/openapi-schema-validator'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
 import { uncovered as env } from '../support/environment.js'
@@ -150,4 +151,53 @@ test('a parameter of the prefix cannot have the name of the id', async t => {
     code: 'ERR_STARTUP', message: 'Invalid collection items: the prefix /customers/:id/items has a parameter id, too. Set the option idParameter to another name.'
   })
   await t.resolves(register({ prefix: '/customers/:customer_id/items', idParameter: 'id' }))
+})
+
+test('the keywords of a schema have their meaning in requests, responses and the documents of hosts', async t => {
+  const app = await host(t, 'accounts.js')
+  const send = async (method: 'POST' | 'PUT' | 'PATCH', url: string, payload: object) => app.inject({ method, url, payload })
+  const created = await send('POST', '/accounts', { name: 'Ada', nick: 'a', password: 'secret', made: 5, address: { city: 'Rome', zip: '1' } })
+  t.same(created.json(), { id: 1, name: 'Ada', nick: 'a', role: 'user', address: { city: 'Rome', zip: '1' } })
+  const patched = await send('PATCH', '/accounts/1', { nick: null, made: 6, address: { zip: null } })
+  t.same(patched.json(), { id: 1, name: 'Ada', nick: null, role: 'user', address: { city: 'Rome' } })
+  const changed = await send('PATCH', '/accounts/1', { password: 'other' })
+  t.same(changed.json(), patched.json())
+  t.not(changed.headers.etag, patched.headers.etag, 'a field that is not in the response has changed')
+  t.same((await send('PUT', '/accounts/1', { name: 'Grace', nick: 'g', password: 'x' })).json(), { id: 1, name: 'Grace', nick: 'g', role: 'user' })
+
+  const { paths, components: { schemas } } = (await app.inject('/openapi.json')).json()
+  t.same(['/accounts', '/accounts/{id}'].map(path => [paths[path].get.operationId, paths[path].get.tags]), [['listAccounts', ['accounts']], ['readAccount', ['mine']]])
+  const { annotations } = await import(pathToFileURL(join(folder, 'accounts.js')).href)
+  t.match(schemas.Account.properties.name, annotations)
+  t.match(schemas.AccountPatch.properties.address.anyOf[0], { required: undefined, properties: { city: { type: 'string' }, zip: { anyOf: [{ type: 'string' }, { type: 'null' }] } } })
+  const info = { title: 'Shop', version: '1.0.0' }
+  for (const document of [{ openapi: { info } }, { openapi: { openapi: '3.1.0', info } }, { swagger: { info } }]) {
+    const { swagger } = await host(t, 'accounts.js', { document })
+    t.match(await new Validator().validate(JSON.parse(JSON.stringify(swagger()))), { valid: true })
+  }
+})
+
+test('the client uses the current fetch, returns single pages, forgets ETags of entries that are gone, and does not repeat an invalid URL', async t => {
+  const app = await host(t, 'accounts.js')
+  const { createClient } = await import(pathToFileURL(join(folder, 'node_modules/fastify-items-users/dist/src/client/index.js')).href)
+  const cache = new Map()
+  const accounts = createClient(await app.listen(), { cache }).collection('accounts')
+  const invalid = createClient('no-url').collection('accounts')
+  const fetch = globalThis.fetch
+  t.teardown(() => { globalThis.fetch = fetch })
+  const sent: (string | null)[] = []
+  globalThis.fetch = async (input, init) => {
+    sent.push(new Headers(init?.headers).get('if-none-match'))
+    if (cache.size === 0 || sent.at(-1) === null) return fetch(input, init)
+    cache.clear()
+    throw new TypeError('The connection was lost')
+  }
+  for (const name of ['Ada', 'Grace']) await accounts.create({ name, nick: null })
+  const { records, next } = await accounts.page({ pageSize: 1 })
+  t.match([records, await accounts.page({ pageSize: 1, after: next })], [[{ id: 1 }], { records: [{ id: 2 }], next: undefined }])
+  sent.length = 0
+  t.match(await accounts.page({ pageSize: 1 }), { records: [{ id: 1 }] })
+  t.match(sent, [/^(W\/)?"/, null])
+  await t.rejects(invalid.get(1), TypeError)
+  t.equal(sent.length, 3, 'one attempt')
 })
