@@ -8,7 +8,7 @@ import type { Query } from '../../schemas/query.js'
 import type { HasId, List, Store } from '../stores/store.js'
 
 /** The parameters of a list. Those of a collection with filters are its conditions. */
-export type ListQuery = PageQuery & Pick<Query<HasId>, 'sort'> & { total?: boolean }
+type ListQuery = PageQuery & Pick<Query<HasId>, 'sort'> & { total?: boolean }
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
 export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, hasFilters: boolean) {

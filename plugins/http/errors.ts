@@ -81,7 +81,7 @@ export function errorBody (error: Thrown, status: number): ErrorBody & { code?: 
 export const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
 /** The `detail` and the problems of a request that a host has rejected with 400. A message of its `schemaErrorFormatter` stays as it is. */
-export function hostProblems ({ message, validation, validationContext }: { message: string, validation?: ErrorObject[], validationContext?: string }) {
+function hostProblems ({ message, validation, validationContext }: { message: string, validation?: ErrorObject[], validationContext?: string }) {
   if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Problem[] }
   const problems = problemsOf(validation)
   const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
