@@ -237,6 +237,6 @@ function isRefusal (error: unknown) {
 }
 
 /** The code of an error that the server has sent. (Its class is not known here, because pg is loaded later.) */
-function codeOf (error: unknown) {
+export function codeOf (error: unknown) {
   return error instanceof Error && 'severity' in error && 'code' in error ? String(error.code) : ''
 }
