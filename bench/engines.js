@@ -18,6 +18,9 @@ const selection = 'select id, name, price from direct where id = 1 order by posi
 const post = { method: 'POST', path: '/api/items', body: item(2) }
 const keyed = { ...post, uniqueHeader: 'idempotency-key' }
 const unkeyed = { ...post, uniqueHeader: 'x-another-header' } // so that the client does the same work
+const things = { schema: { ...Item, $id: 'Thing' }, idSource: 'client' }
+const postThing = { ...post, path: '/api/things' }
+const thousand = `[${Array.from({ length: 1000 }, (_, id) => item(id))}]`
 const get = { path: '/api/items/1' }
 const list = { path: '/api/items' }
 const limits = { timeout: 5000, poolSize: 10 }
@@ -31,16 +34,18 @@ export async function measureEngines (rounds, progress) {
   const postgres = await startPostgres({ teardown: end => ends.push(end), comment: console.error })
   const url = postgres.database()
   const file = `sqlite:${join(folder, 'items.db')}`
+  const collections = join(folder, 'collections.json')
+  writeFileSync(collections, JSON.stringify({ things }))
   const servers = [url, file, 'memory'].map((address, n) => {
     const child = spawn('node', ['../dist/src/server.js'], {
-      env: { ...process.env, DATABASE_URL: address, LOG_LEVEL: 'silent', DOCS: 'false', PORT: String(4600 + n) },
+      env: { ...process.env, DATABASE_URL: address, COLLECTIONS_FILE: collections, LOG_LEVEL: 'silent', DOCS: 'false', PORT: String(4600 + n) },
       stdio: ['ignore', 'ignore', 'inherit']
     })
     ends.push(() => child.kill())
     return child
   })
   const [onPostgres, onSqlite, onMemory] = servers.map((_, n) => (work, seconds = 2) => measure(4600 + n, work, seconds))
-  await sleep(3000)
+  for (const n of servers.keys()) while (!(await fetch(`http://127.0.0.1:${4600 + n}/readyz`).catch(() => ({}))).ok) await sleep(100)
   await postgres.query(`create table direct (${columns}); create index on direct (id, position); insert into direct (id, name, price) values (1, 'Lamp', 42.5)`, url)
 
   const stores = await Promise.all([url, `sqlite:${join(folder, 'store.db')}`].map(async address => {
@@ -66,7 +71,9 @@ export async function measureEngines (rounds, progress) {
     ['304 for the list on PostgreSQL, to GET one', async () => onPostgres(await stored(4600)), () => onPostgres(get)],
     ['304 for the list on SQLite, to GET one', async () => onSqlite(await stored(4601)), () => onSqlite(get)],
     ['POST with idempotency keys on PostgreSQL, to POST', () => onPostgres(keyed), () => onPostgres(unkeyed)],
-    ['POST with idempotency keys on SQLite, to POST', () => onSqlite(keyed), () => onSqlite(unkeyed)]
+    ['POST with idempotency keys on SQLite, to POST', () => onSqlite(keyed), () => onSqlite(unkeyed)],
+    ['records per second in batches of 1,000 on PostgreSQL, to POST', () => batchRate(4600), () => onPostgres(postThing)],
+    ['records per second in batches of 1,000 on SQLite, to POST', () => batchRate(4601), () => onSqlite(postThing)]
   ]
   const results = []
   try {
@@ -101,6 +108,17 @@ export async function measureEngines (rounds, progress) {
     await pool.end()
     return result
   }
+}
+
+/** Records per second, when 100,000 are created in batches of 1,000, one after the other. */
+async function batchRate (port) {
+  const began = performance.now()
+  for (let n = 0; n < 100; n++) {
+    const response = await fetch(`http://127.0.0.1:${port}/api/things/batch`, { method: 'POST', body: thousand })
+    if (response.status !== 201) throw new Error(`not created: ${response.status}`)
+    await response.arrayBuffer()
+  }
+  return 100_000 / (performance.now() - began) * 1000
 }
 
 /** A request for a list that the client has stored. */

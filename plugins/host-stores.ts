@@ -67,6 +67,10 @@ function missing (name: string): never {
   throw new StartupError(`The option store has no store for the collection ${name}.`)
 }
 
+export function cannotCreateMany (name: string): never {
+  throw new StartupError(`The option store of the collection ${name} has no method appendAll, which the operation createMany needs.`)
+}
+
 export function isStore (value: unknown) {
   return requiredMethods.every(method => typeof Object(value)[method] === 'function')
 }

@@ -5,13 +5,13 @@ import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
 import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
 import type { Records } from './definitions.js'
-import { hostStores, storeOf, type HostStores, type Stores } from './host-stores.js'
+import { hostStores, type HostStores, type Stores } from './host-stores.js'
 import { invalid } from './http/errors.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { checkOptions, custom, metadata, optional, ownDecorator } from './plugin.js'
 import { knownFieldsOf } from './schema/unknown-fields.js'
-import { checkerOf } from './schema/validation.js'
+import { checkerOf, problemsOfEach } from './schema/validation.js'
 import { StartupError } from './startup.js'
 import { StoreUnavailableError } from './stores/errors.js'
 import { memory } from './stores/memory/store.js'
@@ -140,14 +140,14 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
 
 export default stores
 
-/** Opens the store of a collection: the given one, or that of the decorator `stores`. Returns a function that returns the store of a request. */
+/** Opens the store of a collection, or the function that returns the store of a request: the given one, or that of the decorator `stores`. */
 export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']) {
   if (given === undefined && !ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
-  return storeOf(app, collection, given ?? await app.getDecorator<Stores>('stores').open(collection))
+  return given ?? app.getDecorator<Stores>('stores').open<HasId>(collection)
 }
 
 /** The store of a collection for code of the host, whose records are validated like those of clients. */
-function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store: Store<T>): Store<T> {
+function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store: Required<Store<T>>): Store<T> {
   const problemsIn = checkerOf({ ...schema, required: schema.required?.filter(name => name !== 'id') })
   const knownFields = knownFieldsOf(schema)
   return {
@@ -156,6 +156,11 @@ function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store
       const problems = problemsIn(record)
       if (problems) throw invalid('body', problems)
       return store.append(knownFields(record), key)
+    },
+    async appendAll (records, key) {
+      const problems = problemsOfEach(records, problemsIn)
+      if (problems) throw invalid('body', problems)
+      return store.appendAll(records.map(knownFields), key)
     }
   }
 }

@@ -21,7 +21,7 @@ export interface StoreTestsOptions {
 const sample = (id: number, name = `number ${id}`): Sample => ({ id, name, price: id / 4 })
 
 /**
- * Tests a store: order, ids, pages, keys, concurrent changes, and queries. If a store has no `version`, it is not tested.
+ * Tests a store: order, ids, pages, keys, concurrent changes, and queries. Methods that a store need not have are tested if it has them.
  *
  * @example storeTests({ test, open: seed => ownStore(Sample, seed) })
  */
@@ -91,6 +91,40 @@ export function storeTests ({ test, open, hasFilters = false }: StoreTestsOption
     await rejects(async () => store.append(sample(2), 'a'), { code: 'ERR_IDEMPOTENCY_KEY_REUSED' })
     await store.append(sample(2), 'b')
     await isList(store, [sample(1), sample(2)])
+  })
+
+  test('many records are appended next to each other, all of them once, if the store has appendAll', async () => {
+    const store = await open([sample(1)])
+    if (!store.appendAll) return
+    const many = [sample(5), { ...sample(5, 'again'), note: '' }, sample(-2)]
+    equal(await store.appendAll(many), JSON.stringify(many))
+    const more = Array.from({ length: 1000 }, (_, n) => ({ name: String(n), price: n }))
+    const [json, ...others] = await Promise.all([store.appendAll(more), ...more.slice(0, 20).map(async record => store.append(record))])
+    const created: Sample[] = JSON.parse(json)
+    deepEqual(created.map(({ id, ...fields }) => fields), more)
+    equal(new Set([...created, ...others.map(json => JSON.parse(json) as Sample)].map(({ id }) => id)).size, 1020)
+    const list: Sample[] = JSON.parse(await read((await store.select({})).list))
+    deepEqual(list.slice(0, 4), [sample(1), ...many])
+    const place = list.findIndex(({ id }) => id === created[0]?.id)
+    deepEqual(list.slice(place, place + 1000), created)
+    equal(list.length, 1024)
+  })
+
+  test('an idempotency key is for all records of a call', async () => {
+    const store = await open([sample(7)])
+    if (!store.appendAll) return
+    const appendAll = async (records: Parameters<typeof store.append>[0][], key: string) => store.appendAll?.(records, key)
+    for (const records of [[sample(3), sample(3, 'again'), sample(1)], [{ name: 'x', price: 1 }, { name: 'y', price: 2 }, { name: 'x', price: 1 }]]) {
+      const key = `key ${records[0]?.name}`
+      const json = await appendAll(records, key)
+      await store.change(JSON.parse(String(json))[1].id, () => undefined)
+      equal(await appendAll(records, key), json, 'also if a record was removed meanwhile')
+      for (const others of [records.slice(1), [...records, ...records], records.toReversed().slice(1)]) await rejects(appendAll(others, key), { code: 'ERR_IDEMPOTENCY_KEY_REUSED' })
+      await rejects(async () => store.append(records[0] ?? sample(1), key), { code: 'ERR_IDEMPOTENCY_KEY_REUSED' })
+    }
+    await store.append(sample(9), 'one')
+    await rejects(appendAll([sample(9)], 'one'), { code: 'ERR_IDEMPOTENCY_KEY_REUSED' })
+    deepEqual(JSON.parse(await read((await store.select({})).list)).map(({ name }: Sample) => name), ['number 7', 'again', 'number 1', 'x', 'x', 'number 9'])
   })
 
   test('records are stored in order of acknowledgement, and simultaneous removals each remove one', async () => {

@@ -120,7 +120,7 @@ test('the document, GET / and the metrics have the collections of the file', asy
   t.same((await app.inject({ method: 'POST', url: '/api/users', payload: { email: 'x', name: 'Ada' } })).json(), { id: 1, email: 'x' })
   const { info, paths, components } = (await app.inject('/openapi.json')).json()
   t.equal(info.title, 'Users and order lines')
-  t.same(Object.keys(paths).filter(path => path.startsWith('/api')), ['/api/users', '/api/order_lines', '/api/order_lines/{id}'])
+  t.same(Object.keys(paths).filter(path => path.startsWith('/api')), ['/api/users', '/api/order_lines', '/api/order_lines/{id}', '/api/order_lines/batch'])
   t.same(Object.keys(paths['/api/order_lines/{id}']), ['get', 'put', 'patch', 'delete'])
   t.equal(paths['/api/order_lines'].get.summary, 'List all order lines')
   t.equal(paths['/api/order_lines/{id}'].get.operationId, 'getOrderLine')
@@ -161,7 +161,7 @@ test('an invalid file is one message with all problems', async t => {
     [{ Orders: { schema }, pg_orders: { schema }, open: { schema }, constructor: { schema }, __proto__: null }, '/Orders must have a name of at most 48 lower case letters, digits and _ that starts with a letter', ...['pg_orders', 'open', 'constructor'].map(name => `/${name} has a name that is reserved`)],
     [{ a: {}, b: 5, c: null, d: { schema: 5 } }, '/a/schema is required', '/b must be an object', '/c must be an object', '/d/schema must be an object or true or false'],
     [{ a: { schema, stor: 1, operations: ['get', 'get', 'steal'], idSource: 'x', seed: [5], idParameter: '-', upgrades: [1] } },
-      '/a/stor is not a known field', '/a/operations/2 must be one of list, get, create, replace, update, delete', '/a/operations must not have duplicate items',
+      '/a/stor is not a known field', '/a/operations/2 must be one of list, get, create, createMany, replace, update, delete', '/a/operations must not have duplicate items',
       '/a/idSource must be one of client, server', '/a/seed/0 must be an object', '/a/idParameter must be letters and _', '/a/upgrades/0 must match one of the allowed schemas'],
     [{ a: withFields({ b: { type: 'integer', minimum: '1' }, c: { pattern: '(' }, d: { items: [{}] } }) },
       '/a/schema/properties/b/minimum must be a number', '/a/schema/properties/c/pattern must match the format regex', '/a/schema/properties/d/items must be an object or true or false'],
@@ -169,7 +169,7 @@ test('an invalid file is one message with all problems', async t => {
       `/a/schema/properties/b/type ${types}`, `/a/schema/properties/type/type ${types}`, `/a/schema/properties/type/type/1 ${types}`,
       `/a/schema/properties/c/type ${types}`, '/a/schema/properties/c/type must not have fewer than 1 items', '/d/type is not a known field', `/d/schema/properties/type/type ${types}`],
     [{ a: { ...withFields({ b: { maximumm: 1, pattern: 'a*b' } }), operations: ['steal'] }, B: withFields({ c: { format: 'phone' } }) },
-      '/a/operations/0 must be one of list, get, create, replace, update, delete', '/a/schema/properties/b/maximumm is not a supported keyword', `/a/schema/properties/b/pattern ${slow}`,
+      '/a/operations/0 must be one of list, get, create, createMany, replace, update, delete', '/a/schema/properties/b/maximumm is not a supported keyword', `/a/schema/properties/b/pattern ${slow}`,
       '/B must have a name of at most 48 lower case letters, digits and _ that starts with a letter', '/B/schema/properties/c/format is not a supported format'],
     [{ a: withFields({ b: { maximumm: 1, format: 'phone' }, 'c/~d': { $ref: '#/$defs/none' }, e: { $ref: '#' }, f: { $dynamicRef: '#x', $id: 'x' }, g: { constructor: 1, format: 'url' }, h: { items: { nullable: true, properties: { $id: {} } } } }, { $schema: 'http://json-schema.org/draft-07/schema#' }) },
       '/a/schema/properties/b/maximumm is not a supported keyword', '/a/schema/properties/b/format is not a supported format', '/a/schema/properties/c~1~0d/$ref must be #/$defs/ and the name of a schema there',

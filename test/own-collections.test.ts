@@ -3,13 +3,13 @@ import { Readable } from 'node:stream'
 import swagger from '@fastify/swagger'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { Type, type Static, type TObject } from '@sinclair/typebox'
-import type { FastifyRequest, InjectOptions } from 'fastify'
-import { test, type Test } from 'tap'
+import type { FastifyRequest } from 'fastify'
+import { test } from 'tap'
 import { checkDefinition } from '../plugins/collection/definition.js'
-import { collection, defineCollection, docs, items, memory, stores, type Definition, type Store, type Stores } from '../src/index.js'
-import { checkAnswers } from './support/document.js'
+import { collection, defineCollection, docs, items, memory, type Definition, type Store, type Stores } from '../src/index.js'
 import { onEveryEngine } from './support/engines.js'
 import { host, invalidBody } from './support/helper.js'
+import { serve } from './support/serve.js'
 import { edgesOf, recordOf, wrongOf } from './support/values.js'
 
 const Order = Type.Object({
@@ -18,23 +18,6 @@ const Order = Type.Object({
   quantity: Type.Integer({ minimum: 1 }),
   note: Type.Optional(Type.String())
 })
-
-/** An app with these collections. Its responses are validated against its document. */
-async function serve (t: Test, store: string | undefined, ...definitions: Definition<TObject>[]) {
-  const app = host(t)
-  await app.register(docs)
-  if (store) await app.register(stores, { store })
-  for (const definition of definitions) app.register(collection, { prefix: `/${definition.name}`, ...definition })
-  checkAnswers(t, app, JSON.stringify(definitions))
-  await app.ready()
-  return {
-    app,
-    async send (method: InjectOptions['method'], url: string, body?: unknown, headers?: Record<string, string>) {
-      const response = await app.inject({ method, url, headers, body: body === undefined ? undefined : JSON.stringify(body) })
-      return { status: response.statusCode, body: response.body && response.json(), etag: String(response.headers.etag), headers: response.headers }
-    }
-  }
-}
 
 const orders = defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, item_id: 1, quantity: 2 }, { id: 2, item_id: 1, quantity: 1, note: 'x' }, { id: 2, item_id: 9, quantity: 9 }] })
 
@@ -82,8 +65,17 @@ test('a condition and the names of properties have one problem for each place', 
   t.equal((await send('POST', '/parts', { id: 10, weight: 99, labels: {} })).status, 201)
 })
 
+test('a union in a union has a problem', async t => {
+  const Part = Type.Object({ id: Type.Integer(), size: Type.Unsafe({ oneOf: [{ oneOf: [{ type: 'string' }, { type: 'integer' }] }, { type: 'object', properties: { a: { type: 'string', maxLength: 3 } } }] }) })
+  const { send } = await serve(t, undefined, defineCollection({ name: 'parts', schema: Part }))
+  for (const size of [{ a: 'long' }, null]) {
+    t.same((await send('POST', '/parts', { size })).body, invalidBody('body', ['/size', 'must match one of the allowed schemas']))
+    t.same((await send('POST', '/parts/batch', [{ size: 1 }, { size }])).body, invalidBody('body', ['/1/size', 'must match one of the allowed schemas']))
+  }
+})
+
 onEveryEngine((t, address, engine) => {
-  t.test('a collection of a host has all six operations', async t => {
+  t.test('a collection of a host has all operations', async t => {
     const { send } = await serve(t, address(), orders)
     t.same((await send('GET', '/orders')).body, orders.seed)
     t.same((await send('GET', '/orders/2')).body, orders.seed?.[1])

@@ -9,8 +9,11 @@ import type { HasId, MaybePromise, Store, Upgrade } from '../stores/store.js'
 import { problemsOfFilters } from './queries.js'
 
 /** What clients can do with a collection. */
-export const operations = ['list', 'get', 'create', 'replace', 'update', 'delete'] as const
+export const operations = ['list', 'get', 'create', 'createMany', 'replace', 'update', 'delete'] as const
 export type Operation = typeof operations[number]
+
+/** The most records that a request of `createMany` can have. */
+export const maxRecords = 1000
 
 /** The record that a schema of TypeBox describes, or any record with an id. (With `Static<S>`, TypeScript 5 cannot compile generic functions.) */
 type RecordOf<S> = S extends { static: infer T } ? T & HasId : HasId | (HasId & Record<string, unknown>)
@@ -20,7 +23,7 @@ export interface Definition<S extends object = TObject> {
   name: string
   /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
   schema: S
-  /** What clients can do: some of `list`, `get`, `create`, `replace`, `update`, `delete`. Default: all. */
+  /** What clients can do: some of `list`, `get`, `create`, `createMany`, `replace`, `update`, `delete`. Default: all. */
   operations?: readonly Operation[] | undefined
   /** Fields that clients can filter and sort by: strings, integers, numbers and booleans. Default: none. */
   filters?: readonly string[] | undefined

@@ -1,12 +1,13 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { cannotCreateMany } from '../host-stores.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { addDefaults, hasKeyword, visitFields } from '../schema/access.js'
 import { knownFieldsOf, nestedFieldsRemover } from '../schema/unknown-fields.js'
-import { checkerOf } from '../schema/validation.js'
-import type { HasId, Store } from '../stores/store.js'
+import { checkerOf, problemsOfEach } from '../schema/validation.js'
+import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
 
@@ -20,7 +21,7 @@ export const CreationHeaders = Type.Object({
 })
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { schema, idSource, idParameter, filters }: CheckedDefinition) {
+export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, idSource, idParameter, filters }: CheckedDefinition) {
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
@@ -41,23 +42,16 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
     async createRecord (request: FastifyRequest, reply: FastifyReply) {
-      const store = storeOf(request)
-      const body = knownFields(request.body as HasId)
-      const { id, ...fields } = body
-      const record = idSource === 'server' ? fields : body
-      const key = request.headers['idempotency-key'] as string | undefined
-      // The longest form of a number in JSON is five times as long as its shortest one.
-      if (!(Number(request.headers['content-length']) * 5 < request.routeOptions.bodyLimit)) checkSize(request, record)
-      // A POST changes the list, so its preconditions are about the list.
-      if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
-      // A hook, a default or the store of a host sets them.
-      if (hasReadOnly) addDefaults(schema, record)
-      const problems = hasReadOnly && store.schema && problemsIn({ id: 1, ...record })
-      if (problems) throw invalid('body', problems)
-      const json = await store.append(record, key)
-      setHeaders(request, reply)
-      reply.code(201).header('location', recordUrl(request, idSource === 'server' ? JSON.parse(json).id : id))
+      const record = newRecord(request.body as HasId)
+      const json = await create(request, reply, record, (store, key) => store.append(record, key))
+      reply.header('location', recordUrl(request, hasId(record) ? record.id : JSON.parse(json).id))
       return json
+    },
+
+    /** Creates all records of an array or none, and sends them. */
+    createRecords (request: FastifyRequest, reply: FastifyReply) {
+      const records = (request.body as HasId[]).map(newRecord)
+      return create(request, reply, records, (store, key) => store.appendAll ? store.appendAll(records, key) : cannotCreateMany(name))
     },
 
     /** The body is the whole record. Its id can be left out, and its readOnly fields stay as they are. */
@@ -78,6 +72,35 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
       await change(request, () => undefined)
       setHeaders(request, reply, cacheHeaders)
       return reply.code(204).send(undefined)
+    }
+  }
+
+  /** The record to create: the known fields of a body, without its id if the service generates it. */
+  function newRecord (body: HasId): NewRecord<HasId> {
+    const known = knownFields(body)
+    const { id, ...fields } = known
+    return idSource === 'server' ? fields : known
+  }
+
+  /** Sends the JSON of what is created: a record, or an array of records. */
+  async function create (request: FastifyRequest, reply: FastifyReply, created: object, append: (store: Store<HasId>, key?: string) => MaybePromise<string>) {
+    const store = storeOf(request)
+    const isMany = Array.isArray(created)
+    // The longest form of a number in JSON is five times as long as its shortest one. Many records can have many defaults.
+    if ((isMany && hasDefaults) || !(Number(request.headers['content-length']) * 5 < request.routeOptions.bodyLimit)) checkSize(request, created)
+    // A POST changes the list, so its preconditions are about the list.
+    if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
+    const problems = hasReadOnly && (isMany ? problemsOfEach(created, problemsOfReadOnly) : problemsOfReadOnly(created))
+    if (problems) throw invalid('body', problems)
+    const json = await append(store, request.headers['idempotency-key'] as string | undefined)
+    setHeaders(request, reply)
+    reply.code(201)
+    return json
+
+    /** A hook, a default or the store of a host sets them. */
+    function problemsOfReadOnly (record: unknown) {
+      addDefaults(schema, record)
+      return store.schema && problemsIn({ id: 1, ...Object(record) })
     }
   }
 

@@ -1,7 +1,7 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, RouteOptions } from 'fastify'
 import { oneOf, PathId, ref } from '../../schemas/fields.js'
-import { isStore } from '../host-stores.js'
+import { cannotCreateMany, isStore, storeOf } from '../host-stores.js'
 import { applyApiDefaults, namesIn } from '../http/api-defaults.js'
 import { compress } from '../http/compression.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
@@ -11,7 +11,7 @@ import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { requiredMethods } from '../stores/store.js'
 import { bodyPreparation, hidingHandler } from './access.js'
-import { checkDefinition, operations, type Definition, type Operation } from './definition.js'
+import { checkDefinition, maxRecords, operations, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
 import { listQueryOf, totalHeader } from './queries.js'
 
@@ -50,8 +50,14 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   // A prefix such as `/v1/orders` ends with the name of the collection, which is in the names of its operations already.
   await applyApiDefaults(app, options.errorHandler, app.prefix.replace(new RegExp(`/${definition.name.replaceAll('_', '[-_]')}$`), ''))
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
-  for (const component of new Set([schema, ...has('create', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
-  const handlers = handlersOf(await openStore(app, definition, options.store), definition)
+  for (const component of new Set([schema, ...has('create', 'createMany', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
+  const store = await openStore(app, definition, options.store)
+  const handlers = handlersOf(storeOf(app, definition, store), definition)
+  const canCreateMany = typeof store === 'function' || store.appendAll !== undefined
+  if (!canCreateMany && options.operations?.includes('createMany')) cannotCreateMany(definition.name)
+  // The options that a host has for one new record, such as hooks, may not be right for many.
+  const hasOwnCreate = options.routes?.create !== undefined && options.routes.createMany === undefined
+  const offered = options.operations ?? operations.filter(operation => operation !== 'createMany' || (canCreateMany && !hasOwnCreate))
   const prepareBody = bodyPreparation(definition)
   const hasFilters = definition.filters.length > 0
   const params = Type.Object({ [idParameter]: PathId })
@@ -59,7 +65,9 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
   const whichRecord = `If several ${many} have this id, it is the one that was created first.`
 
-  const routes: Record<Operation, Omit<RouteOptions, 'url'>> = {
+  const whoChoosesId = idSource === 'client' ? 'The client chooses the id. It need not be unique.' : 'The service generates a unique id. An id in the body is ignored.'
+
+  const routes: Record<Operation, Omit<RouteOptions, 'url'> & { url?: string }> = {
     list: {
       method: 'GET',
       schema: {
@@ -97,9 +105,7 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       method: 'POST',
       schema: {
         summary: `Create ${/^[aeio]/.test(one) ? 'an' : 'a'} ${one}`,
-        description: idSource === 'client'
-          ? 'The client chooses the id. It need not be unique.'
-          : 'The service generates a unique id. An id in the body is ignored.',
+        description: whoChoosesId,
         headers: CreationHeaders,
         body: ref(newSchema),
         response: {
@@ -108,6 +114,22 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
         }
       },
       handler: handlers.createRecord
+    },
+
+    createMany: {
+      method: 'POST',
+      url: '/batch',
+      schema: {
+        summary: `Create many ${many}`,
+        description: `All ${many} are created or none, in this order and next to each other. ${whoChoosesId}`,
+        headers: CreationHeaders,
+        body: Type.Array(ref(newSchema), { minItems: 1, maxItems: maxRecords }),
+        response: {
+          201: Type.Array(ref(schema), { description: `The stored ${many}` }),
+          ...errorResponses(409, 412, 413, 422)
+        }
+      },
+      handler: handlers.createRecords
     },
 
     replace: {
@@ -153,12 +175,12 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
     }
   }
 
-  for (const operation of definition.operations) {
+  for (const operation of offered) {
     const { schema, handler, onSend = [], ...route } = routes[operation]
     const { schema: ownSchema, preValidation = [], onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
     const url = schema?.params ? `/:${idParameter}` : app.prefix === '' ? '/' : ''
     const config = { ...own.config, collection: definition.name }
-    const names = namesIn(app, operation + (operation === 'list' ? Many : One), definition.name)
+    const names = namesIn(app, operation + (['list', 'createMany'].includes(operation) ? Many : One), definition.name)
     app.route({
       ...routeDefaults,
       url,

@@ -24,7 +24,8 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
   const [scope] = security.flatMap(schemes => Object.values(schemes).flat())
   const inPath = parameters.find(parameter => parameter.in === 'path' && parameter.schema.type === 'integer')
   const [requestMedia] = Object.values(requestBody?.content ?? {})
-  const required = schemas[nameOf(requestMedia?.schema)]?.required ?? []
+  const { items } = { ...requestMedia?.schema }
+  const required = schemas[nameOf(items ?? requestMedia?.schema)]?.required ?? []
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
     for (const media of Object.values(body?.content ?? {})) {
@@ -61,7 +62,7 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
   /** The response to a request of this operation that is invalid in one place. */
   function invalidExample () {
     const limit = parameters.find(({ schema }) => schema.minimum !== undefined)
-    if (required.length > 0) return invalidIn('body', `/${required.at(-1)}`, 'is required')
+    if (required.length > 0) return invalidIn('body', `${items ? '/0' : ''}/${required.at(-1)}`, 'is required')
     if (inPath) return invalidIn('path', `/${inPath.name}`, 'must be an integer')
     if (limit) return invalidIn('query', `/${limit.name}`, `must be at least ${limit.schema.minimum}`)
     return invalidIn('request', '', 'must be well-formed HTTP')

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fast
 import { schemaId, schemaName } from '../../schemas/fields.js'
 import { olderSchema } from '../schema/older-versions.js'
 import { nestedFieldsRemover } from '../schema/unknown-fields.js'
-import { checkerOf } from '../schema/validation.js'
+import { checkerOf, problemsOfEach } from '../schema/validation.js'
 import { pointer } from '../schema/walk.js'
 import errors, { httpError, invalid, parts } from './errors.js'
 import jsonBody from './json-body.js'
@@ -57,18 +57,15 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   const given = definition.schema as TObject
   const part = parts[definition.httpPart as keyof typeof parts]
   if (part === 'body' && ['PUT', 'PATCH'].includes(definition.method)) return () => true
-  const schema = given.$ref ? app.getSchema(given.$ref) as TObject : part === 'headers' ? withLowerCaseNames(given) : given
+  const { items, ...list } = given
+  const isList = items?.$ref !== undefined
+  const { $ref } = isList ? items : given
+  const schema = $ref ? app.getSchema($ref) as TObject : part === 'headers' ? withLowerCaseNames(given) : given
+  if (part === 'body') return bodyValidator(schema, isList ? list : undefined)
   const problemsIn = checkerOf(schema)
   const check = (data: unknown) => {
     const problems = problemsIn(data)
     return problems ? { error: invalid(part, problems) } : true
-  }
-  if (part === 'body') {
-    const removeNestedFields = nestedFieldsRemover(schema)
-    return body => {
-      removeNestedFields(body)
-      return check(body)
-    }
   }
   const { properties } = schema
   const names = Object.keys(properties)
@@ -84,6 +81,22 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
     if (!isClosed) return check(data)
     const problems = problemsIn(data)?.map(ofParameter) ?? problemsOfTexts(data)
     return problems.length > 0 ? { error: invalid(part, problems) } : true
+  }
+}
+
+/** Returns a function that validates a record, or a list of records. */
+function bodyValidator (schema: TObject, list?: TSchema) {
+  const removeNestedFields = nestedFieldsRemover(schema)
+  const problemsIn = checkerOf(schema)
+  const problemsInList = list && checkerOf(list)
+  return (body: unknown) => {
+    const problems = problemsInList ? problemsInList(body) ?? problemsOfEach(body as unknown[], problemsInRecord) : problemsInRecord(body)
+    return problems ? { error: invalid('body', problems) } : true
+  }
+
+  function problemsInRecord (record: unknown, isDetailed?: () => boolean) {
+    removeNestedFields(record)
+    return problemsIn(record, isDetailed)
   }
 }
 

@@ -5,12 +5,12 @@ import fp from 'fastify-plugin'
 import type { Registry } from 'prom-client'
 import { jsonType } from '../http/responses.js'
 import { checkOptions, metadata, optional } from '../plugin.js'
-import type { Engine, MaybePromise, HasId, Store } from '../stores/store.js'
+import type { Engine, MaybePromise, Store } from '../stores/store.js'
 import { version } from '../version.js'
 
 export interface Metrics {
   /** Returns a store that measures the calls of this store. */
-  observeStore<T extends HasId> (collection: string, store: Store<T>): Store<T>
+  observeStore<S extends Store<never>> (collection: string, store: S): S
   /** Adds the connection pools of a database. */
   observeConnections (look: NonNullable<Engine['connections']>): void
 }
@@ -63,7 +63,7 @@ export default fp<MetricsOptions>(async function metrics (app, options) {
 
   const metrics: Metrics = {
     observeStore (collection, store) {
-      const { schema, count, ...methods } = store
+      const { schema, count, ...methods }: Store<never> = store
       if (count) counts.push({ collection, count: () => count({ limit: maxCounted }) })
       const present = Object.entries<(...args: never[]) => unknown>(methods).filter(([, method]) => method)
       return { ...store, ...Object.fromEntries(present.map(([name, method]) => [name, timed(collection, name, method)])) }

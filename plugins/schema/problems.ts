@@ -52,15 +52,21 @@ const [maxLength, maxTotal] = [256, 4000]
 export function problemsOf (errors: ErrorObject[] | null | undefined): Problem[] {
   const first = (errors ?? []).slice(0, maxErrors)
   const unions = first.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
-  const problems: Problem[] = []
+  const problems = first.filter(error => isProblem(error, first, unions))
+  // Unions in unions can be alternatives of each other. The last error is that of the outer one.
+  return firstOf((problems.length > 0 ? problems : first.slice(-1)).map(error => new ProblemOfError(error)))
+}
+
+/** The first problems, up to their total length. */
+export function firstOf (problems: Iterable<Problem>) {
+  const first: Problem[] = []
   let length = 0
-  for (const error of first) {
-    if (!isProblem(error, first, unions)) continue
-    const problem = new ProblemOfError(error)
+  for (const problem of problems) {
     length += problem.path.length + problem.message.length
-    if (length <= maxTotal) problems.push(problem)
+    if (length > maxTotal) break
+    first.push(problem)
   }
-  return problems
+  return first
 }
 
 class ProblemOfError implements Problem {

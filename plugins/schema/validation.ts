@@ -2,7 +2,7 @@ import type { TSchema } from '@sinclair/typebox'
 import type { KeywordCxt, KeywordDefinition, Options, ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
-import { problemsOf, type Problem } from './problems.js'
+import { firstOf, problemsOf, type Problem } from './problems.js'
 import { identify, isSmall, pathOfInfinity } from './values.js'
 import { isAnnotation, mapSchema, pointer } from './walk.js'
 
@@ -62,7 +62,10 @@ const keywords: KeywordDefinition[] = [
 export const ownKeywords = keywords.map(({ keyword }) => String(keyword))
 
 const ajvs = new Map<boolean, Ajv2020>()
-const checkers = new Map<string, (value: unknown) => Problem[] | undefined>()
+/** Returns the problems of a value. They are all collected if the second function returns true. */
+type Checker = (value: unknown, isDetailed?: () => boolean) => Problem[] | undefined
+
+const checkers = new Map<string, Checker>()
 
 /** The Ajv for the schemas of records and requests. All apps of a process share it. */
 export function sharedAjv (allErrors = true) {
@@ -85,16 +88,37 @@ export function checkerOf ({ $id, ...schema }: TSchema) {
   return checker
 }
 
-function createChecker (schema: TSchema) {
+/** Returns the problems of some values. Those of all values are collected if all together are small, otherwise the first one of each. */
+export function problemsOfEach (values: readonly unknown[], problemsIn: Checker) {
+  let known: boolean | undefined
+  let areValid = true
+  const problems = firstOf(eachProblem())
+  return areValid ? undefined : problems
+
+  function * eachProblem () {
+    for (const [n, value] of values.entries()) {
+      const found = problemsIn(value, areSmall)
+      areValid &&= found === undefined
+      for (const { path, message, field } of found ?? []) yield { path: pointer(n) + path, message, field }
+    }
+  }
+
+  function areSmall () {
+    known ??= isSmall(values)
+    return known
+  }
+}
+
+function createChecker (schema: TSchema): Checker {
   const validate = sharedAjv(false).compile(mapSchema(schema, withoutAlternatives))
   // Ajv accepts only finite numbers, but it does not look into values without a type.
   const open = Object.entries<TSchema>({ ...schema.properties }).filter(([, { type }]) => ![type].flat().every(type => scalars.includes(type))).map(([name]) => name)
   let collect: ValidateFunction | undefined
 
-  return (value: unknown): Problem[] | undefined => {
+  return (value, isDetailed = () => isSmall(value)) => {
     try {
       if (validate(value)) return infinityIn(value)
-      if (!isSmall(value)) return problemsOf(validate.errors)
+      if (!isDetailed()) return problemsOf(validate.errors)
       collect ??= sharedAjv().compile(schema)
       collect(value)
       return problemsOf(collect.errors)

@@ -7,7 +7,7 @@ const lifetime = 24 * 60 * 60 * 1000
 /** Maximum number of keys in memory. When there are more, the oldest are removed. */
 const mostInMemory = 20_000
 
-/** The first use of a key: a digest of the record, and the id of the record. */
+/** The first use of a key: a digest of the record or the records, and the id of the first one. */
 export interface KeyUse {
   digest: string
   id: number
@@ -23,25 +23,50 @@ export function expiredBefore () {
   return Date.now() - lifetime
 }
 
-/** The id of the record that a key has created, if any. Throws if that record was different. */
+/** A call of `append`, or of `appendAll`, which has a transaction of its own. With a key, there is a digest. */
+export interface Insert<T extends HasId> {
+  records: readonly NewRecord<T>[]
+  isMany: boolean
+  key?: string
+  digest?: string
+}
+
+/** The JSON of a record, or of an array of records. */
+export function jsonOf (records: readonly string[], isMany: boolean) {
+  const json = records.join()
+  return isMany ? `[${json}]` : json
+}
+
+/** The first id of the records that a key has created, if any. Throws if those records were different. */
 export function previousId (use: KeyUse | undefined, digest: string) {
   if (use && use.digest !== digest) throw new IdempotencyKeyReusedError()
   return use?.id
 }
 
 /**
- * Calls with the same key and the same record at the same time are one call. A call with another record waits for it, as a call
- * on another instance does. If the other one is not answered, its key is still in use.
+ * The methods of a store that append records. Calls with the same key and the same records at the same time are one call. A
+ * call with other records waits for it, as a call on another instance does. If the other one is not answered, its key is
+ * still in use.
  */
-export function oneCallPerKey<T extends HasId> (encode: (record: object) => string, append: Append<T>): Append<T> {
+export function oneCallPerKey<T extends HasId> (encode: (record: object) => string, insert: (call: Insert<T>) => Promise<string[]>) {
   const inUse = new Map<string, { digest: string, call: Promise<string> }>()
 
-  return async function appendOneAtATime (record, key) {
-    if (key === undefined) return append(record)
-    const digest = digestOf(encode(record))
+  return {
+    append: (record: NewRecord<T>, key?: string) => appendOneAtATime({ records: [record], isMany: false, key }),
+    appendAll: (records: readonly NewRecord<T>[], key?: string) => appendOneAtATime({ records, isMany: true, key })
+  }
+
+  async function append (given: Insert<T>) {
+    return jsonOf(await insert(given), given.isMany)
+  }
+
+  async function appendOneAtATime (given: Insert<T>) {
+    const { records, isMany, key } = given
+    if (key === undefined) return append(given)
+    const digest = digestOf(jsonOf(records.map(record => encode(record)), isMany))
     const other = inUse.get(key)
     if (other?.digest === digest) return other.call
-    const call = other ? other.call.then(refuse, retry) : append(record, key, digest)
+    const call = other ? other.call.then(refuse, retry) : append({ ...given, digest })
     const use = { digest, call }
     inUse.set(key, use)
     return call.finally(() => { if (inUse.get(key) === use) inUse.delete(key) })
@@ -52,13 +77,10 @@ export function oneCallPerKey<T extends HasId> (encode: (record: object) => stri
 
     function retry (error: unknown) {
       if (error instanceof StoreUnavailableError || error instanceof IdempotencyKeyInUseError) throw new IdempotencyKeyInUseError()
-      return append(record, key, digest)
+      return append({ ...given, digest })
     }
   }
 }
-
-/** Appends a record. With a key, there is a digest of the record. */
-type Append<T extends HasId> = (record: NewRecord<T>, key?: string, digest?: string) => Promise<string>
 
 /** How often expired keys are removed from a database, in milliseconds. */
 const cleanupInterval = 60_000

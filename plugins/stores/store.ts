@@ -21,6 +21,11 @@ export interface Store<T extends HasId> {
    * record, or fails with `IdempotencyKeyReusedError` if that record was different.
    */
   append (record: NewRecord<T>, key?: string): MaybePromise<string>
+  /**
+   * Appends one or more records in this order and next to each other, all of them or none, and returns them as a JSON array.
+   * If one has no id, all get new ids. An idempotency key is for all of them. It is needed only for the operation `createMany`.
+   */
+  appendAll? (records: readonly NewRecord<T>[], key?: string): MaybePromise<string>
   /** Returns the first record with this id. */
   first (id: number): MaybePromise<string | undefined | null>
   /**
@@ -58,6 +63,11 @@ export type NewRecord<T extends HasId> = T | Omit<T, 'id'>
 
 export function hasId<T extends HasId> (record: NewRecord<T>): record is T {
   return 'id' in record
+}
+
+/** Records with their own ids, or with ids from the first one on if one has none. */
+export function numbered<T extends HasId> (records: readonly NewRecord<T>[], first: number): readonly HasId[] {
+  return records.every(hasId) ? records : records.map((record, n) => ({ ...record, id: first + n }))
 }
 
 /** What an engine needs of the definition of a collection. */
@@ -120,8 +130,11 @@ export function generatedIds ({ schema, seed }: Pick<StoreDefinition<HasId>, 'sc
   return { before: Math.max(Math.ceil(minimum) - 1, 0), maximum: Math.min(Number(maximum), Number.MAX_SAFE_INTEGER), lastUsed }
 }
 
-/** The next id to generate: the first one after the last that no record has. */
-export function nextId (last: number, isTaken: (id: number) => boolean, maximum = Number.MAX_SAFE_INTEGER) {
-  for (let id = last + 1; id <= maximum; id++) if (!isTaken(id)) return id
+/** The first of some consecutive ids to generate: those after the last that no record has. */
+export function nextId (last: number, isTaken: (id: number) => boolean, maximum = Number.MAX_SAFE_INTEGER, count = 1) {
+  for (let id = last + 1, free = 0; id <= maximum; id++) {
+    free = isTaken(id) ? 0 : free + 1
+    if (free === count) return id - count + 1
+  }
   throw new NoIdLeftError()
 }

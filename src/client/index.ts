@@ -65,6 +65,8 @@ export interface Collection<T extends { id: number }> {
   get (id: number, options?: RequestOptions): Promise<T>
   /** Creates a record, without an `id` if the service generates it. Retries create nothing more. */
   create (record: Omit<T, 'id'> & { id?: number }, options?: RequestOptions): Promise<T>
+  /** Creates 1 to 1000 records, all of them or none. Retries create nothing more. */
+  createMany (records: readonly (Omit<T, 'id'> & { id?: number })[], options?: RequestOptions): Promise<T[]>
   /** Replaces the first record with this id. */
   replace (id: number, record: Omit<T, 'id'>, options?: ChangeOptions): Promise<T>
   /** Changes some fields of the first record with this id. `null` removes an optional one. */
@@ -127,6 +129,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
       count: async ({ where, signal } = {}) => Number((await request('HEAD', `${name}?${queryOf({ ...where, limit: 1, total: true })}`, { signal })).total),
       get: async (id, options) => (await request<T>('GET', `${name}/${id}`, options)).data,
       create: async (record, options) => (await request<T>('POST', name, options, record)).data,
+      createMany: async (records, options) => (await request<T[]>('POST', `${name}/batch`, options, records)).data,
       replace: async (id, record, options) => (await request<T>('PUT', `${name}/${id}`, options, record)).data,
       update: async (id, patch, options) => (await request<T>('PATCH', `${name}/${id}`, options, patch)).data,
       async delete (id, options) {

@@ -50,6 +50,8 @@ const paths: [path: string, collection?: string, methods?: Record<string, string
     .map((path): typeof paths[0] => [path, 'orders', { ...reads, POST: 'write' }]),
   ...['/api/orders/1', '/api/orders/1/', '/api/%6frders/%31', '/api/orders/items', '/api/orders/%2e%2e%2fitems']
     .map((path): typeof paths[0] => [path, 'orders', { ...reads, PUT: 'write', PATCH: 'write', DELETE: 'write' }]),
+  ...['/api/orders/batch', '/api/%6frders/%62atch?x=1']
+    .map((path): typeof paths[0] => [path, 'orders', { ...reads, POST: 'write', PUT: 'write', PATCH: 'write', DELETE: 'write' }]),
   ['/api/items', 'items', { ...reads, POST: 'write' }],
   ['/api/items/1', 'items', reads],
   ['/api/users', 'users', { ...reads, POST: 'write' }],

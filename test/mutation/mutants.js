@@ -7,10 +7,27 @@ const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/s
 const caching = { engines: 'memory', tests: ['test/http/caching.test.ts'] }
 const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts', 'test/stores/processes.test.ts'] }
 
+const many = { engines: 'SQLite,PostgreSQL', tests: ['test/create-many.test.ts'] }
+
 export const mutants = [
+  // Many records at once
+  ...inFile('plugins/stores/sql/table.ts', many, [
+    ['isMany ? Infinity : ', ''],
+    ["isMany ? `/${n}` : ''", "''"]
+  ]),
+  ...inFile('plugins/stores/postgres/statements.ts', many, [
+    ['where _digest is not null', 'where _key is not null'],
+    ['1 + ${ids.maximum} - count', '${ids.maximum}']
+  ]),
+  ...inFile('plugins/collection/routes.ts', many, [
+    [' && !hasOwnCreate', '']
+  ]),
+  ...inFile('plugins/collection/handlers.ts', many, [
+    ['(isMany && hasDefaults) || ', '']
+  ]),
   // Validation
   ...inFile('plugins/schema/validation.ts', http, [
-    ['if (!isSmall(value)) return', 'if (true) return'],
+    ['if (!isDetailed()) return', 'if (true) return'],
     ["includes('string') && { isWellFormed: true }", "includes('text') && { isWellFormed: true }"]
   ]),
   ...inFile('plugins/schema/problems.ts', http, [
@@ -150,7 +167,7 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/sqlite/engine.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
-    ['statements.keepLastId.run(id)', ''],
+    ['statements.keepLastId.run(first + records.length - 1)', 'void 0'],
     ['and key = ? and at >= ?)`', 'and key = ? and ? < 0)`']
   ]),
   ...inFile('plugins/stores/postgres/tables.ts', databases, [

@@ -42,6 +42,9 @@ test('the client works for own collections, and has those of the service', async
   await t.rejects(orders.update(1, { quantity: 0 }), { name: 'ApiError', status: 400 })
   t.same(await all(orders.list()), [await orders.get(1)])
   t.equal(await orders.delete(1), undefined)
+  t.same(await orders.createMany([{ quantity: 4 }, { quantity: 5, note: 'y' }]), [{ id: 2, quantity: 4 }, { id: 3, quantity: 5, note: 'y' }])
+  await t.rejects(orders.createMany([{ quantity: 4 }, { quantity: 0 }]), { name: 'ApiError', status: 400, errors: [{ in: 'body', path: '/1/quantity', message: 'must be at least 1' }] })
+  await t.rejects(orders.createMany([]), { name: 'ApiError', status: 400 })
   const { collection: own, ...rest } = client
   t.same(Object.keys(rest), definitions.map(({ name }) => name))
 })
@@ -65,6 +68,17 @@ test('a record is created once, although responses are lost and the service is o
   t.equal(new Set(keys).size, 1)
   await items.create(item)
   t.not(received.at(-1)?.headers['idempotency-key'], keys[0])
+})
+
+test('many records are created once, although responses are lost', async t => {
+  const app = host(t)
+  app.register(collection, { prefix: '/api/orders', name: 'orders', schema: Type.Object({ id: Type.Integer(), quantity: Type.Integer() }) })
+  const { url, received } = await proxy(t, app as never, 'refused', 'lost', 503)
+  const orders = createClient(url).collection<{ id: number, quantity: number }>('orders')
+  const created = await orders.createMany(Array.from({ length: 1000 }, (_, quantity) => ({ quantity })))
+  t.equal(new Set(received.map(({ headers }) => headers['idempotency-key'])).size, 1)
+  t.same(created.map(({ quantity }) => quantity), Array.from({ length: 1000 }, (_, n) => n))
+  t.same(await all(orders.list({ pageSize: 1000 })), created)
 })
 
 test('a request is repeated when the rate limit allows it again', async t => {

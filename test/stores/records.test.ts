@@ -206,6 +206,8 @@ onEveryEngine((t, address, name) => {
 test('the next id is the first one that no record has, up to 2^53 - 1', async t => {
   t.equal(nextId(0, () => false), 1)
   t.equal(nextId(largest - 2, id => id < largest), largest)
+  t.equal(nextId(0, id => [1, 3, 6].includes(id), largest, 2), 4)
+  t.throws(() => nextId(0, id => [1, 3, 6].includes(id), 7, 3), new NoIdLeftError())
   t.throws(() => nextId(largest - 2, () => true), new NoIdLeftError())
   t.throws(() => nextId(largest, () => false), new NoIdLeftError())
 })

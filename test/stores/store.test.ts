@@ -80,12 +80,12 @@ test('a store without optional methods, which refuses a key that is in use', asy
 test('calls with one key and one record are one call, and calls with other records wait for each other', async t => {
   let [calls, atOnce, mostAtOnce] = [0, 0, 0]
   let outcome: () => string = () => 'created'
-  const append = oneCallPerKey<Sample>(JSON.stringify, async () => {
+  const { append } = oneCallPerKey<Sample>(JSON.stringify, async () => {
     calls++
     mostAtOnce = Math.max(mostAtOnce, ++atOnce)
     await setImmediate()
     atOnce--
-    return outcome()
+    return [outcome()]
   })
   const codesOf = async (names: string[]) => (await Promise.allSettled(names.map(name => append({ id: 1, name, price: 1 }, 'key'))))
     .map(result => result.status === 'fulfilled' ? result.value : result.reason.code ?? result.reason.message)
@@ -99,6 +99,13 @@ test('calls with one key and one record are one call, and calls with other recor
   outcome = () => { throw new StoreUnavailableError() }
   t.same(await codesOf(['a', 'a', 'b', 'c']), ['ERR_STORE_UNAVAILABLE', 'ERR_STORE_UNAVAILABLE', 'ERR_IDEMPOTENCY_KEY_IN_USE', 'ERR_IDEMPOTENCY_KEY_IN_USE'])
   t.equal(calls, 7)
+})
+
+test('a call that is too large has a batch of its own, and calls keep their order', async t => {
+  const batches: number[][] = []
+  const call = batch(async (sizes: number[]) => { batches.push(sizes); return sizes }, { sizeOf: size => size })
+  await Promise.all([1, 2, Infinity, 3, Infinity, Infinity, 4, 5].map(call))
+  t.same(batches, [[1, 2], [Infinity], [3], [Infinity], [Infinity], [4, 5]])
 })
 
 test('a call that has waited too long for others is not made', async t => {

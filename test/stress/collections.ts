@@ -18,7 +18,7 @@ export function randomCollections (count: number, seed: number) {
     /** The content of a file for COLLECTIONS_FILE. */
     file: JSON.stringify(Object.fromEntries(schemas.map(({ name, schema }, n) => [name, { schema: { ...schema, title: `Record${n}` } }]))),
 
-    /** Creates, replaces and deletes records. What Ajv accepts must be stored unchanged, and what it rejects must be 400. */
+    /** Creates records one by one and two at once, and replaces and deletes records. What Ajv accepts must be stored unchanged, and what it rejects must be 400. */
     async check (send: Send, perSchema: number) {
       const problems: unknown[] = []
       let accepted = 0
@@ -32,16 +32,21 @@ export function randomCollections (count: number, seed: number) {
           const { id: _id, ...fields } = JSON.parse(JSON.stringify(generated))
           const record: Stored = { ...fields, id: isReplacement ? first.id : nextId }
           const isValid = ajv.validate(schema, record)
-          const { status, body } = isReplacement ? await send('PUT', `${path}/${first.id}`, fields) : await send('POST', path, fields)
+          const isMany = n % 3 === 1
+          const created = isMany ? [record, { ...record, id: nextId + 1 }] : [record]
+          const { status, body } = isReplacement
+            ? await send('PUT', `${path}/${first.id}`, fields)
+            : isMany ? await send('POST', `${path}/batch`, [fields, fields]) : await send('POST', path, fields)
           const isExpected = isValid
-            ? status === (isReplacement ? 200 : 201) && isDeepStrictEqual(body, record)
-            : status === 400 && (body as { errors: { path: string }[] }).errors.every(({ path }) => ajv.errors?.some(({ instancePath }) => path.startsWith(instancePath.slice(0, 256))))
+            ? status === (isReplacement ? 200 : 201) && isDeepStrictEqual(body, isMany ? created : record)
+            : status === 400 && (body as { detail: string }).detail !== 'Invalid body: .' && (body as { errors: { path: string }[] }).errors.every(({ path }) =>
+              ajv.errors?.some(({ instancePath }) => path.replace(isMany ? /^\/[01](?=\/|$)/ : '', '').startsWith(instancePath.slice(0, 256))))
           if (!isExpected) problems.push({ name, schema, fields, status, body })
           if (!isValid) continue
           accepted++
           if (isReplacement) stored[0] = record
-          else stored.push(record)
-          nextId = Math.max(nextId, record.id + 1)
+          else stored.push(...created)
+          nextId = Math.max(nextId, Number(created.at(-1)?.id) + 1)
           if (n % 5 === 4) {
             const removed = stored.pop()
             const deleted = await send('DELETE', `${path}/${removed?.id}`)

@@ -1,9 +1,9 @@
 import { randomInt } from 'node:crypto'
 import { encoderOf, fieldsOf } from '../fields.js'
-import { digestOf, previousId, memoryKeys } from '../idempotency.js'
+import { digestOf, jsonOf, memoryKeys, previousId, type Insert } from '../idempotency.js'
 import type { Query } from '../../../schemas/query.js'
 import { planner } from '../query.js'
-import { generatedIds, hasId, maxCountedId, nextId, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { generatedIds, hasId, maxCountedId, nextId, numbered, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { indexesOf } from './indexes.js'
 import { countEntries, readEntries } from './queries.js'
 import { segmentedJson } from './segments.js'
@@ -30,7 +30,8 @@ export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<St
   seed.forEach(add)
   return {
     schema,
-    append,
+    append: (record, key) => append({ records: [record], isMany: false, key }),
+    appendAll: (records, key) => append({ records, isMany: true, key }),
     change,
     first,
     select,
@@ -38,20 +39,21 @@ export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<St
     version: () => `${instance}-${changes}`
   }
 
-  function append (record: NewRecord<T>, key?: string) {
-    if (key === undefined) return add(numbered(record))
-    const digest = digestOf(encode(record))
-    const given = previousId(keys.get(key), digest)
-    if (given !== undefined) return encode({ ...record, id: given })
-    const appended = numbered(record)
-    keys.set(key, { digest, id: appended.id })
-    return add(appended)
+  function append ({ records, isMany, key }: Insert<T>) {
+    const digest = key === undefined ? '' : digestOf(jsonOf(records.map(encode), isMany))
+    const given = key === undefined ? undefined : previousId(keys.get(key), digest)
+    if (given !== undefined) return jsonOf(numbered(records, given).map(encode), isMany)
+    const first = firstIdOf(records)
+    if (key !== undefined) keys.set(key, { digest, id: first })
+    return jsonOf(numbered(records, first).map(add), isMany)
   }
 
-  function numbered (record: NewRecord<T>) {
-    if (hasId(record)) return record
-    lastId = nextId(lastId, id => firstById.get(id) !== undefined, ids.maximum)
-    return { ...record, id: lastId }
+  /** The id of the first record: its own, or a new one. */
+  function firstIdOf (records: Insert<T>['records']) {
+    if (records.every(hasId)) return Number(records[0]?.id)
+    const first = nextId(lastId, id => firstById.get(id) !== undefined, ids.maximum, records.length)
+    lastId = first + records.length - 1
+    return first
   }
 
   function add (record: HasId) {

@@ -4,18 +4,15 @@ import type { Query } from '../../../schemas/query.js'
 import { StartupError } from '../../startup.js'
 import { again, batch, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection, StoreUnavailableError } from '../errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey } from '../idempotency.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { migrate, type Table } from '../sql/migrations.js'
 import type { Statement } from '../sql/queries.js'
 import type { Row } from '../sql/table.js'
-import { hasId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { hasId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { codeOf, connectPostgres } from './connections.js'
 import { postgresTable, probe, statement } from './statements.js'
 import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
-
-/** A call of `append`. A record with a key has a digest. */
-type Insert<T extends HasId> = { record: NewRecord<T>, key?: string, digest?: string }
 
 /** A call of `change`, with the row that the last attempt could not change, although no other transaction had changed it. */
 type Change<T extends HasId> = { id: number, change (current: string): T | undefined, deadline: number, tried?: Row }
@@ -77,9 +74,9 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
     return {
       schema,
-      append: oneCallPerKey<T>(table.encode, async function append (record, key, digest) {
-        table.checkText(record)
-        return withTimeout((hasId(record) ? insert : insertAndNumber)({ record, key, digest }))
+      ...oneCallPerKey<T>(table.encode, async function append (call) {
+        table.checkTexts(call)
+        return withTimeout((call.records.every(hasId) ? insert : insertAndNumber)(call))
       }),
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       async change (id, change) {
@@ -155,25 +152,29 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       }
     }
 
-    /** Combines inserts into batches. A retry with an idempotency key is answered with the record that the key has created. */
+    /** Combines inserts into batches. A retry with an idempotency key is answered with the records that the key has created. */
     function inserter (isNumbered: boolean) {
       const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
 
-      return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string | Error)[]> {
+      return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Error)[]> {
         const outcomes = await inParts(inserts, async part => {
           const isKeyed = part.some(({ key }) => key !== undefined)
-          const values = [...columnsOf(part, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
+          // All records of a call have its key, and the first one has the digest.
+          const given = part.flatMap(({ records, key, digest }) => records.map((record, n) => ({ record, key, digest: n === 0 ? digest : undefined })))
+          const values = [...columnsOf(given, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
           const { rows } = await writeOwn({ ...isKeyed ? keyed : plain, values })
+          if (isNumbered && rows.length === 0) throw new NoIdLeftError()
           const rowsByPlace = new Map(rows.map(row => [row[0], row]))
-          return part.map(({ record }, n) => {
-            const [, id, isInserted] = isKeyed || isNumbered ? rowsByPlace.get(n + 1) ?? [] : [n, (record as T).id, true]
-            if (id === undefined) return new NoIdLeftError()
-            return isInserted ? table.encode({ ...record, id }) : undefined
+          let place = 1
+          return part.map(({ records }) => {
+            const [, first, isInserted] = rowsByPlace.get(place) ?? [place, 0, true]
+            place += records.length
+            return isInserted ? numbered(records, Number(first)).map(table.encode) : undefined
           })
         })
         const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
-        return outcomes.map(outcome => outcome ?? previous.shift() as string | Error)
-      }, { sizeOf: ({ record }: Insert<T>) => table.sizeOf(record) })
+        return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Error)
+      }, { sizeOf: table.sizeOf })
     }
 
     /** The responses to inserts whose keys have been used before. */
@@ -181,10 +182,10 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       if (inserts.length === 0) return []
       const { rows } = await writeOwn({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
       const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
-      return inserts.map(({ record, key, digest }) => {
+      return inserts.map(({ records, key, digest }) => {
         const use = uses.get(key)
         if (use === undefined) return new IdempotencyKeyInUseError()
-        return use.digest === digest ? table.encode({ ...record, id: use.id }) : new IdempotencyKeyReusedError()
+        return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new IdempotencyKeyReusedError()
       })
     }
 

@@ -84,25 +84,24 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
     const keys = isKeyed ? ', _key, _digest' : ''
     const insertedOnly = isKeyed ? '_key is null or _key in (select key from _claimed)' : 'true'
     const insert = `insert into ${table} (${columns}) select ${columns} from ${records} where ${insertedOnly} order by _place`
-    // Each record gets the next id that no record has. The counter is locked until the end of the transaction.
+    // The records get the next consecutive ids that no record has. The counter is locked until the end of the transaction.
     const numbering = `
       , _last as (select last_ids.id from last_ids, _lock where collection = '${name}' for update of last_ids),
       _following as (
-        select generate_series(
-          1 + greatest(id, ${ids.before}, (select max(id) from ${table} where id <= ${maxCountedId})), ${ids.maximum}) as id
-        from _last
+        select count, generate_series(
+          1 + greatest(id, ${ids.before}, (select max(id) from ${table} where id <= ${maxCountedId})), 1 + ${ids.maximum} - count) as id
+        from _last, (select count(*) from _given) as counted
       ),
-      _free as (
-        select id from _following where (select true from ${table} as taken where taken.id = _following.id limit 1) is null
-        limit (select count(*) from _given)
+      _first as (
+        select id from _following
+        where (select min(taken.id) from ${table} as taken where taken.id between _following.id and _following.id + count - 1) is null limit 1
       ),
-      _numbers as (select id, row_number() over (order by id) as _place from _free),
-      _numbered as materialized (select ${fields.map(({ name, column }) => name === 'id' ? '_numbers.id' : column).join(', ')}${keys}, _place from _given join _numbers using (_place))`
-    // Keys are stored if they are new or expired. The database decides which of several instances is the first.
+      _numbered as materialized (select ${fields.map(({ name, column }) => name === 'id' ? '_first.id + _place - 1 as "id"' : column).join(', ')}${keys}, _place from _given, _first)`
+    // Keys are stored if they are new or expired, each with its first record. The database decides which of several instances is the first.
     const claim = `
       , _claimed as (
         insert into idempotency_keys as used (collection, key, digest, id, at)
-        select '${name}', _key, _digest, "id", $${given.length + 1}::bigint from ${records} where _key is not null
+        select '${name}', _key, _digest, "id", $${given.length + 1}::bigint from ${records} where _digest is not null
         on conflict (collection, key) do update set digest = excluded.digest, id = excluded.id, at = excluded.at
         where used.at < $${given.length + 2}::bigint
         returning key

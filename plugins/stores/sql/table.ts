@@ -1,6 +1,6 @@
 import { NotStorableError } from '../errors.js'
 import { encoderOf, fieldsOf, type FieldType } from '../fields.js'
-import { digestOf } from '../idempotency.js'
+import { digestOf, type Insert } from '../idempotency.js'
 import type { HasId, StoreDefinition } from '../store.js'
 import type { Column } from './migrations.js'
 
@@ -58,18 +58,14 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
       return encode(record)
     },
 
-    /** The approximate size of the texts of a record, in bytes. */
-    sizeOf: (record: object) => valuesOf(record).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
+    /** The approximate size of the texts of a record, in bytes. Many records have a batch of their own. */
+    sizeOf: ({ records: [record], isMany }: Insert<T>) => isMany ? Infinity : valuesOf({ ...record }).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0),
 
-    /** Returns the record, unless it has text that the databases cannot store. */
-    checkText<R extends object> (record: R) {
-      for (const { name, path, type } of fields) {
-        const value: unknown = Reflect.get(record, name)
-        if (type !== 'string' || typeof value !== 'string') continue
-        if (value.includes('\0')) throw new NotStorableError(path, 'must not contain the character NUL, which the database cannot store')
-        if (!value.isWellFormed()) throw new NotStorableError(path, 'must be well-formed Unicode text')
-      }
-      return record
+    checkText,
+
+    /** Checks the texts of one record, or of many, whose paths start with their index. */
+    checkTexts ({ records, isMany }: Insert<T>) {
+      for (const [n, record] of records.entries()) checkText(record, isMany ? `/${n}` : '')
     },
 
     /**
@@ -81,6 +77,17 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
         select counted.changes, last.* from (select sum(changes) as changes from collection_changes where collection = '${name}') as counted
         left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true`
     }
+  }
+
+  /** Returns the record, unless it has text that the databases cannot store. */
+  function checkText<R extends object> (record: R, parent = '') {
+    for (const { name, path, type } of fields) {
+      const value: unknown = Reflect.get(record, name)
+      if (type !== 'string' || typeof value !== 'string') continue
+      if (value.includes('\0')) throw new NotStorableError(parent + path, 'must not contain the character NUL, which the database cannot store')
+      if (!value.isWellFormed()) throw new NotStorableError(parent + path, 'must be well-formed Unicode text')
+    }
+    return record
   }
 }
 

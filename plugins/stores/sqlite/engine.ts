@@ -1,9 +1,9 @@
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId } from '../idempotency.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
 import { tableOf, type Row } from '../sql/table.js'
-import { generatedIds, hasId, maxCountedId, nextId, type Engine, type EngineOptions, type HasId, type NewRecord, type Store, type StoreDefinition } from '../store.js'
+import { generatedIds, hasId, maxCountedId, nextId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { connectSqlite } from './connections.js'
 import { conditions, dialect, sqliteDatabase, triggersOf } from './tables.js'
 
@@ -29,7 +29,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     const { name, schema, seed, filters = [] } = collection
     const ids = generatedIds(collection)
     const sqlTable = tableOf(collection, conditions)
-    const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, tableWith, versionSelection } = sqlTable
+    const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
     const lists = { ...listStatements(sqlTable, filters, dialect), encodeRow }
     const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
     let statements: ReturnType<typeof prepared>
@@ -50,9 +50,9 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     return {
       schema,
 
-      append: oneCallPerKey<T>(encode, async function append (record, key, digest = '') {
-        checkText(record)
-        return encode(await write(key === undefined ? () => insert(record) : () => insertOnce(key, record, digest), sizeOf(record)))
+      ...oneCallPerKey<T>(encode, async function append (call) {
+        checkTexts(call)
+        return (await write(() => insertAll(call), sizeOf(call))).map(encode)
       }),
 
       first (id) {
@@ -92,27 +92,24 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       }
     }
 
-    function insert (given: NewRecord<T>, id = idFor(given)): HasId {
-      if (!hasId(given)) statements.keepLastId.run(id)
-      const record = { ...given, id }
-      statements.insert.run(...valuesOf(record))
-      return record
-    }
-
-    /** Inserts a record and its key. If the key is not new and not expired, it returns the record that the key has created. */
-    function insertOnce (key: string, given: NewRecord<T>, newDigest: string) {
-      const id = idFor(given)
-      if (statements.claimKey.run(key, newDigest, id, Date.now(), key, expiredBefore()).changes === 0) {
-        const [digest, usedId] = statements.selectUse.get(key) as [string, number]
-        return { ...given, id: previousId({ digest, id: usedId }, newDigest) }
+    /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. */
+    function insertAll ({ records, key, digest: newDigest = '' }: Insert<T>) {
+      const areNumbered = !records.every(hasId)
+      const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
+      if (key !== undefined && statements.claimKey.run(key, newDigest, first, Date.now(), key, expiredBefore()).changes === 0) {
+        const [digest, id] = statements.selectUse.get(key) as [string, number]
+        return numbered(records, Number(previousId({ digest, id }, newDigest)))
       }
-      return insert(given, id)
+      if (areNumbered) statements.keepLastId.run(first + records.length - 1)
+      const given = numbered(records, first)
+      for (const record of given) statements.insert.run(...valuesOf(record))
+      return given
     }
 
-    function idFor (given: NewRecord<T>) {
-      if (hasId(given)) return given.id
+    /** The first of so many new ids. */
+    function newId (count: number) {
       const [last] = statements.selectLastId.get() as [number]
-      return nextId(last, id => statements.selectFirst.get(id) !== undefined, ids.maximum)
+      return nextId(last, id => statements.selectFirst.get(id) !== undefined, ids.maximum, count)
     }
   }
 
