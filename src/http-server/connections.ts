@@ -12,7 +12,7 @@ export const previousResponse = Symbol('previous response')
 /** Whether a request of a connection was rejected, so that no later one is handled. */
 export const isRefused = Symbol('is refused')
 
-/** The pipelined requests of a connection that wait for the response to the one before them. */
+/** The pipelined requests of a connection that wait for the response to the one before them, and the number of them and of those that are ignored. */
 export const waitingRequests = Symbol('waiting requests')
 
 /** A connection of our server. (A `WeakMap` instead of properties would cost 3 % of the requests per second.) */
@@ -20,7 +20,7 @@ export interface Connection extends Socket {
   [newestResponse]?: ServerResponse
   [previousResponse]?: ServerResponse | undefined
   [isRefused]?: boolean
-  [waitingRequests]?: { request: IncomingMessage, response: ServerResponse, resource: AsyncResource }[]
+  [waitingRequests]?: { queue: { request: IncomingMessage, response: ServerResponse, resource: AsyncResource }[], kept: number }
 }
 
 const ConnectionsOptions = Type.Object({

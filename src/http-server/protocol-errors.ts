@@ -13,7 +13,7 @@ export function frameworkErrors (error: Error & { statusCode?: number }, request
   return sendError(request, reply, status, body)
 }
 
-/** A request that is rejected before Fastify sees it, with its response. */
+/** A request that is rejected before Fastify sees it, with its response. With the status 0, the connection is closed without one. */
 export class ProtocolError extends Error {
   constructor (readonly status: number, readonly body: ErrorBody = { detail: Object(details)[status] }, readonly headers: string[] = []) {
     super(body.detail)
@@ -36,6 +36,7 @@ export function clientErrorHandler (this: FastifyInstance, error: ConnectionErro
   const { status, body, headers } = error instanceof ProtocolError ? error : parserErrors[error.code] ?? invalidRequest()
   const reqId = genReqId({ headers: {} })
   // The error itself contains the bytes of the request.
+  if (status === 0) return this.log.info({ reqId, reason: error.message }, 'connection closed')
   this.log.info({ reqId, res: { statusCode: status }, reason: error.message }, 'request rejected')
   const malformed = last?.req.complete ? undefined : last
   const before = malformed ? socket[previousResponse] : last

@@ -19,8 +19,8 @@ function serverFactory (listener: RequestListener, options: Options): Server
 function serverFactory (listener: RequestListener, options: Options) {
   if (options.http2) throw new Error('httpServerOptions cannot serve HTTP/2. Remove the option http2, or do not use httpServerOptions.')
   const { connectionTimeout, keepAliveTimeout, maxRequestsPerSocket, requestTimeout } = options
-  let open = 0
-  const handle = inOrder(inBatches(listener, () => open > 1), drop)
+  const open = new Set<Connection>()
+  const handle = inOrder(inBatches(listener, () => open.size > 1), drop)
   const settings = { ...options.http, ...options.https, keepAliveTimeout, requestTimeout, requireHostHeader: false }
   const server = options.https ? https.createServer(settings, checked(handle)) : http.createServer(settings, checked(handle))
   Object.assign(server, {
@@ -29,23 +29,24 @@ function serverFactory (listener: RequestListener, options: Options) {
     maxHeadersCount: 0, // the size of the headers is limited; Node would silently drop headers beyond this number
     httpAllowHalfOpen: true // a client that closes its side after the last request still gets the response
   })
-  server.on('connection', function count (connection) {
-    open++
-    connection.once('close', () => { open-- })
+  server.on(options.https ? 'secureConnection' : 'connection', function track (connection: Connection) {
+    open.add(connection)
+    connection.once('close', () => open.delete(connection))
   })
   server.on('checkContinue', checked(handleExpectant))
-  server.on('checkExpectation', request => refuse(request, new ProtocolError(417)))
+  server.on('checkExpectation', checked(request => refuse(request, new ProtocolError(417))))
   server.on('connect', request => refuse(request, new ProtocolError(405, undefined, ['allow: '])))
   listenOnLocalhost(server)
   return server
 
-  function checked (handle: RequestListener): RequestListener {
+  function checked (handleChecked: RequestListener): RequestListener {
     return function serve (request, response) {
+      if (isIgnored(request.socket)) return handle(request, response)
       const problem = problemWith(request)
       if (problem) return refuse(request, problem)
       // Node does not parse what follows a request with `Upgrade`, even if the server does not upgrade.
       if (request.headers.upgrade !== undefined) response.setHeader('connection', 'close')
-      handle(request, response)
+      handleChecked(request, response)
     }
   }
 
@@ -67,9 +68,15 @@ function serverFactory (listener: RequestListener, options: Options) {
     server.emit('clientError', problem, request.socket)
   }
 
-  /** Closes a connection without a response, and logs why. */
+  /**
+   * Closes a connection without a response, and logs why. Node still parses what it has read of it. Until that is released, the
+   * other connections read nothing: many of them could have sent as much at the same time.
+   */
   function drop (connection: Connection) {
-    server.emit('clientError', new ProtocolError(503, { detail: 'Too many pipelined requests' }), connection)
+    const others = [...open].filter(other => !other.isPaused())
+    for (const other of others) other.pause()
+    connection.once('close', () => { for (const other of others) other.resume() })
+    server.emit('clientError', new ProtocolError(0, { detail: 'Too many pipelined requests' }), connection)
     connection.destroy()
   }
 }
@@ -92,12 +99,18 @@ function problemWith ({ method = '', httpVersion, headers, rawHeaders }: Incomin
   if (hosts > 1) return invalidRequest('headers', 'must be sent only once', '/host')
 }
 
+/** Returns whether further requests of a connection are ignored: one was rejected, or was the last one. */
+function isIgnored (connection: Connection) {
+  return connection[isRefused] || connection[newestResponse]?.shouldKeepAlive === false
+}
+
 /** Number of waiting requests that a connection may always have, and that all connections may have together. Each needs about 2 kB. */
-const maxWaiting = { ofConnection: 100, inAll: 5000 }
+const maxWaiting = { ofConnection: 10, inAll: 5000 }
 
 /**
  * Handles a pipelined request after the previous response has been sent, and reads no further requests until then. Node parses
- * all requests of the 64 KiB that it reads at once. If too many wait, `drop` closes the connection: Node would keep them as long as it is open.
+ * all requests of the 64 KiB that it reads at once. Node keeps them, and those that are ignored, as long
+ * as the connection is open. If these are too many, `drop` closes it.
  */
 function inOrder (handle: RequestListener, drop: (connection: Connection) => void): RequestListener {
   let waiting = 0
@@ -105,35 +118,44 @@ function inOrder (handle: RequestListener, drop: (connection: Connection) => voi
   return function handleInOrder (request, response) {
     const connection: Connection = request.socket
     const previous = connection[newestResponse]
-    if (connection[isRefused] || previous?.shouldKeepAlive === false) return
-    connection[newestResponse] = response
-    connection[previousResponse] = previous
-    if (previous === undefined || previous.writableFinished) return handle(request, response)
-    const queue = connection[waitingRequests] ??= newQueue(connection)
-    if (queue.length >= maxWaiting.ofConnection && waiting >= maxWaiting.inAll) return drop(connection)
+    if (connection.destroyed) return
+    const isLate = isIgnored(connection)
+    if (!isLate) {
+      connection[newestResponse] = response
+      connection[previousResponse] = previous
+      if (previous === undefined || previous.writableFinished) return handle(request, response)
+    }
+    const ahead = connection[waitingRequests] ??= newQueue(connection)
+    if (ahead.kept >= maxWaiting.ofConnection && waiting >= maxWaiting.inAll) return drop(connection)
+    ahead.kept++
     waiting++
     // (`AsyncResource.bind` is slow in Node 20.)
-    if (queue.push({ request, response, resource: new AsyncResource('HttpRequest') }) > 1) return
+    if (isLate || ahead.queue.push({ request, response, resource: new AsyncResource('HttpRequest') }) > 1 || previous === undefined) return
     waitFor(previous, connection)
     process.nextTick(() => connection.pause()) // Node may be about to resume the connection, and would not notice a pause before that
   }
 
   function newQueue (connection: Connection) {
-    const queue: NonNullable<Connection[typeof waitingRequests]> = []
-    connection.once('close', () => { waiting -= queue.splice(0).length })
+    const ahead: NonNullable<Connection[typeof waitingRequests]> = { queue: [], kept: 0 }
+    connection.once('close', () => {
+      waiting -= ahead.kept
+      ahead.queue = []
+    })
     // Node resumes the connection when a body is read, and with each response.
-    connection.on('resume', () => { if (queue.length > 0 && connection.writable) connection.pause() })
-    return queue
+    connection.on('resume', () => { if (ahead.queue.length > 0 && connection.writable) connection.pause() })
+    return ahead
   }
 
   function waitFor (response: ServerResponse, connection: Connection) {
     // Other connections get their turn in between.
-    response.once('close', () => setImmediate(handleNext, connection))
+    response.once('close', () => { if (connection.writable) setImmediate(handleNext, connection) })
   }
 
   function handleNext (connection: Connection) {
-    const next = connection.writable && connection[waitingRequests]?.shift()
-    if (!next) return // the connection is closed or about to be closed
+    const ahead = connection[waitingRequests]
+    const next = connection.writable && ahead?.queue.shift()
+    if (!ahead || !next) return // the connection was closed meanwhile, or is about to be closed
+    ahead.kept--
     waiting--
     const { request, response, resource } = next
     if (connection[newestResponse] === response) connection.resume()
