@@ -229,8 +229,8 @@ test('recursive schemas with one reference per alternative are valid', async t =
 test('uniqueItems compares values, whatever the order of their keys', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { lists: withFields({ set: { type: 'array', uniqueItems: true }, bag: { type: 'array', uniqueItems: false } }) }) })
   const create = (payload: object) => app.inject({ method: 'POST', url: '/api/lists', payload })
-  t.equal((await create({ set: [1, '1', [1], { a: 1 }, { a: '1' }, null], bag: [1, 1] })).statusCode, 201)
-  for (const set of [[1, 1.0], [[{ a: 1, b: 2 }], [{ b: 2, a: 1 }]]]) t.same((await create({ set })).json(), invalidBody('body', ['/set', 'must not have duplicate items']))
+  t.equal((await create({ set: [1, '1', [1], [[1]], [['1']], [], [[]], [1, 2], [[1, 2]], ['[1'], { a: 1 }, { a: '1' }, { a: [1] }, null, [null]], bag: [1, 1] })).statusCode, 201)
+  for (const set of [[1, 1.0], ['x', 'x'], [[[[]]], 1, [[[]]]], [[[1, [2]]], [[1, [2]]]], [[{ a: 1, b: 2 }], [{ b: 2, a: 1 }]]]) t.same((await create({ set })).json(), invalidBody('body', ['/set', 'must not have duplicate items']))
 })
 
 test('--collections names the file, and a bad file ends the process with one message', async t => {

@@ -3,7 +3,7 @@ import type { KeywordCxt, KeywordDefinition, Options, ValidateFunction } from 'a
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import { firstOf, problemsOf, type Problem } from './problems.js'
-import { identify, isSmall, pathOfInfinity } from './values.js'
+import { areUnique, identify, isSmall, pathOfInfinity } from './values.js'
 import { isAnnotation, mapSchema, pointer } from './walk.js'
 
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
@@ -15,7 +15,7 @@ export function createAjv (options: Options) {
     type: 'array',
     schemaType: 'boolean',
     validate: (isUnique: boolean, items: unknown[], _schema?: object, context?: { rootData: object }) =>
-      !isUnique || new Set(items.map(identify(Object(context).rootData))).size === items.length,
+      !isUnique || items.length < 2 || areUnique(items, identify(Object(context).rootData)),
     errors: false,
     error: { message: 'must not have duplicate items' }
   })

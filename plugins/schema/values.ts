@@ -12,21 +12,32 @@ export function identify (root: object) {
   return numberOf
 
   function numberOf (value: unknown): number {
-    if (typeof value !== 'object' || value === null) return numberFor(JSON.stringify(value))
-    const found = known.get(value)
-    if (found !== undefined) return found
-    const number = numberFor(Array.isArray(value)
-      ? `[${value.map(numberOf)}`
-      : `{${Object.entries(value).map(([name, part]) => `${JSON.stringify(name)}:${numberOf(part)}`).sort()}`)
-    known.set(value, number)
-    return number
+    // Arrays with one item in each other are one step, because a body can have many of them.
+    let depth = 0
+    for (; Array.isArray(value) && value.length === 1; depth++) value = value[0]
+    const number = typeof value === 'string' ? numberFor(`"${value}`) : known.get(value) ?? numberFor(value, partsIn(value))
+    return depth === 0 ? number : numberFor(`${depth}[${number}`)
   }
 
-  function numberFor (text: string) {
-    const number = known.get(text) ?? known.size
-    known.set(text, number)
+  /** The text that stands for an array or object, with the numbers of its values. */
+  function partsIn (value: unknown) {
+    if (Array.isArray(value)) return `[${value.map(numberOf)}`
+    if (typeof value !== 'object' || value === null) return
+    return `{${Object.entries(value).map(([name, part]) => `${JSON.stringify(name)}:${numberOf(part)}`).sort()}`
+  }
+
+  /** The number of a value. Another one with the same text has the same number. */
+  function numberFor (value: unknown, text?: string) {
+    const number = known.get(text ?? value) ?? known.size
+    known.set(value, number)
+    if (text !== undefined) known.set(text, number)
     return number
   }
+}
+
+export function areUnique (items: unknown[], numberOf: (value: unknown) => number) {
+  const seen = new Set<number>()
+  return items.every(item => seen.size < seen.add(numberOf(item)).size)
 }
 
 /** The number of values, and of characters in their names, of a value whose problems a person can read. */

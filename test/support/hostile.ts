@@ -29,6 +29,7 @@ export const hostileFields: Record<string, object> = {
   sealed: { type: 'array', items: { $ref: '#/$defs/sealed' } },
   inherited: { type: 'array', items: { type: 'object', properties: { constructor: { type: 'integer' }, toString: { type: 'string' } } } },
   conditions: { type: 'array', items: { if: { type: 'object', required: ['kind'] }, then: { required: ['a'] }, else: { type: 'integer' } } },
+  distinct: { type: 'array', uniqueItems: true },
   free: {}
 }
 
@@ -48,6 +49,7 @@ export const hostileValues: Record<string, (size: number) => string> = {
   texts: size => list('"x"', size),
   'deep arrays': size => list('['.repeat(480) + ']'.repeat(480), size),
   'deep arrays with an integer': size => list(`${'['.repeat(480)}1${']'.repeat(480)}`, size),
+  'different deep arrays': size => `[${Array.from({ length: Math.max(1, size / 970) }, (_, n) => `${'['.repeat(480)}${n}${']'.repeat(480)}`).join(',')}]`,
   'one deep object': size => `${'{"a":'.repeat(490)}{}${'}'.repeat(490)}`.padEnd(Math.min(size, 3000)),
   'arrays with an integer each': size => `${'[1,'.repeat(480)}${list('2', size / 2)}${']'.repeat(480)}`,
   'a long name': size => `{"${'k'.repeat(size / 2)}":${list('{}', size / 2)}}`,
