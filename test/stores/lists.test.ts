@@ -10,6 +10,7 @@ import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import { planner } from '../../plugins/stores/query.js'
 import { listReader } from '../../plugins/stores/sql/lists.js'
+import { openLists } from '../../plugins/stores/sql/open-lists.js'
 import type { Part, Statement } from '../../plugins/stores/sql/queries.js'
 import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
@@ -181,6 +182,27 @@ onPostgres('the number of lists that are read at once is limited; one more waits
   t.equal(await store.first(1), JSON.stringify(item(1)))
 })
 
+onDatabases('while another list needs a connection, the list that is read most slowly is closed', async (t, { url, sql }) => {
+  const engine = await openEngine(url, { timeout: 3000, poolSize: 6 })
+  t.teardown(engine.close)
+  const store = await opened<Item>(engine, { ...things, seed: [] })
+  await sql("insert into things (id, name, price) with recursive n (n) as (select 1 union all select n + 1 from n where n < 20000) select n, 'small', 1 from n")
+  const open = async () => (await store.select({})).list as Readable
+  const lists = await Promise.all(Array.from({ length: url.startsWith('sqlite') ? 64 : 3 }, open))
+  const [fast, ...slow] = lists as [Readable, ...Readable[]]
+  const pieces = fast.iterator({ destroyOnReturn: false })
+  for (let n = 0; n < 8; n++) await pieces.next()
+  let other: Readable | undefined
+  await until(async () => {
+    other = await open().catch(() => undefined)
+    return other !== undefined
+  })
+  t.equal(fast.destroyed, false)
+  t.ok(slow.some(({ destroyed }) => destroyed))
+  t.equal((await text(other as Readable)).split('}').length, 20_001)
+  for (const list of lists) list.destroy()
+})
+
 onPostgres('a list whose database connection is lost is answered with 503, or its connection is closed', async (t, server) => {
   const proxy = await startProxy(t, server.database())
   const engine = await openEngine(proxy.url, { timeout: 60_000, poolSize: 4 })
@@ -250,6 +272,20 @@ test('a list that is read slowly is closed in the end', async t => {
   t.equal(freed, 1)
 })
 
+test('a list that was read fast is slow when its client stops', async t => {
+  const { track, closeSlowest } = openLists(1)
+  const list = new Readable({ read () {} }).on('error', () => {})
+  const onPiece = track(list)
+  onPiece(1e9)
+  await sleep(10)
+  await closeSlowest()
+  t.equal(list.destroyed, false, 'it was fast until now')
+  onPiece(10)
+  await sleep(50)
+  await closeSlowest()
+  t.equal(list.destroyed, true)
+})
+
 /** A function that reads a list of these rows. */
 function listOf (select: (after: number, count: number) => [string, number][], free = () => {}, timeout = 60_000) {
   const lists = {
@@ -261,5 +297,5 @@ function listOf (select: (after: number, count: number) => [string, number][], f
     selectCount: () => ({ text: '', values: [] })
   }
   const run = ({ values: [after, count] }: Statement) => select(Number(after), Number(count))
-  return listReader(lists, { run, openSnapshot: () => ({ run, free }), timeout }).select({})
+  return listReader(lists, { run, openSnapshot: () => ({ run, free, track: () => () => {} }), timeout }).select({})
 }

@@ -5,6 +5,7 @@ import { loadOptional, StartupError } from '../../startup.js'
 import { limited } from '../batch.js'
 import { NotStorableError, rejection, StoreUnavailableError } from '../errors.js'
 import { stalledListTimeouts } from '../sql/lists.js'
+import { openLists } from '../sql/open-lists.js'
 import type { Statement as ListStatement } from '../sql/queries.js'
 import type { Row } from '../sql/table.js'
 import type { EngineOptions } from '../store.js'
@@ -26,6 +27,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
   // A long list holds its connection while the client reads, so lists have their own pool.
   const pools = { queries: newPool(Math.ceil(poolSize / 2)), lists: newPool(Math.max(1, Math.floor(poolSize / 2))) }
+  const { track, closeSlowest } = openLists(timeout)
   /** The connections that are not out of date. */
   let current = new WeakSet<pg.PoolClient>()
   let isPrepared = false
@@ -125,7 +127,8 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
 
   /** Starts a read transaction. It sees the database as of now. */
   async function openSnapshot () {
-    const client = await connect('lists').catch(fail)
+    const waiting = setInterval(() => { if (pools.lists.waitingCount > 0) closeSlowest() }, timeout / 10)
+    const client = await connect('lists').finally(() => clearInterval(waiting)).catch(fail)
     const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
     // The first statement determines what the transaction sees.
     await client.query(`
@@ -138,7 +141,8 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
     })
     return {
       run: async ({ text, values }: ListStatement) => (await client.query<Row>({ text, values, rowMode: 'array' }).catch(fail)).rows,
-      free
+      free,
+      track
     }
   }
 

@@ -15,10 +15,11 @@ export const stalledListTimeouts = 12
 
 type Run = (statement: Statement) => MaybePromise<Row[]>
 
-/** A consistent view of a database from which a long list is read. `free` closes it. */
+/** A consistent view of a database from which a long list is read. `free` closes it. `track` makes it known how fast the list is read. */
 interface Snapshot {
   run: Run
   free (): void
+  track (list: Readable): (bytes: number) => void
 }
 
 /** The statements for lists of a table. */
@@ -131,10 +132,11 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
 
   /**
    * Returns a page as a stream that reads one piece at a time. The snapshot is freed when the stream ends, when the client
-   * disconnects, or when the client has not read anything for too long.
+   * disconnects, or when the client is too slow.
    */
   async function longPage (snapshot: Snapshot, plan: Plan, parts: Part[]): Promise<Page> {
     const list = Readable.from(pieces(), { objectMode: false })
+    const onPiece = snapshot.track(list)
     const close = () => list.destroy(new Error('The client does not read the list'))
     const stalled = setTimeout(close, timeout * stalledListTimeouts).unref()
     const late = setTimeout(close, timeout * stalledListTimeouts * 10).unref()
@@ -184,7 +186,9 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
             const last = rows.at(-1)
             if (!last) continue
             window = { ...window, after: placeOf(last, plan) }
-            yield before + rows.map(encodeRow).join(',')
+            const piece = before + rows.map(encodeRow).join(',')
+            onPiece(piece.length)
+            yield piece
             before = ','
           }
           if (given === plan.limit) break

@@ -2,6 +2,7 @@ import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { batch, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
+import { openLists } from '../sql/open-lists.js'
 import type { Statement } from '../sql/queries.js'
 import { literal, type Row } from '../sql/table.js'
 import type { EngineOptions } from '../store.js'
@@ -31,6 +32,7 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
   let wal: string | undefined
   let lastCommit = Date.now()
   const idleReaders: Connection[] = []
+  const { track, closeSlowest } = openLists(timeout)
   let readers = 0
   let turn = Promise.resolve()
   /** The statements that are often used, by their texts. */
@@ -50,7 +52,10 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     close,
     /** Executes a write in the next transaction. The size is approximate, in bytes. */
     write: async <R>(run: () => R, size = 0) => writeBatch({ run, size }) as Promise<R>,
-    openSnapshot: () => reading(openSnapshot),
+    async openSnapshot () {
+      if (readers === maxReaders && idleReaders.length === 0) await closeSlowest()
+      return reading(openSnapshot)
+    },
     runShort,
     usage: () => ({ lists: { used: readers - idleReaders.length, idle: idleReaders.length, waiting: 0 } })
   }
@@ -71,6 +76,7 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     reader.prepare('select 1 from file.sqlite_schema').get() // the first read determines what the transaction sees
     idleReaders.pop() // only after the transaction has started, so that a failure does not lose the connection
     return {
+      track,
       async run ({ text, values }: Statement) {
         // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
         await (turn = turn.then(() => nextTurn()))
