@@ -30,6 +30,19 @@ for (const program of ['nginx', 'caddy'] as const) {
   })
 }
 
+test('the configuration of nginx in docs/production.md does not pass on X-Forwarded-Host and X-Forwarded-Prefix of a client', { skip: without('nginx') }, async t => {
+  const app = build(t, { TRUST_PROXY: '127.0.0.1', DOCS: 'true' })
+  await app.listen({ port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  const headers = { 'x-forwarded-host': 'evil.example', 'x-forwarded-prefix': '/evil' }
+  const direct = await fetch(`http://127.0.0.1:${port}/openapi.json`, { headers })
+  t.match(await direct.json(), { servers: [{ url: 'http://evil.example' }] }, 'the service trusts the address of its proxy')
+  const { secure } = await startProxy(t, 'nginx', port)
+  const { status, body } = await sendSecurely(secure, '127.0.0.2', { path: '/openapi.json', headers })
+  t.equal(status, 200)
+  t.notMatch(body, 'evil')
+})
+
 test('Location and Link lead to the record and the next page through an nginx that strips a path prefix', { skip: without('nginx') }, async t => {
   const service = await build(t).listen({ port: 0, host: '127.0.0.1' })
   const { port } = await startNginx(t, (port, folder) => `events {} http { ${ownPaths(folder)}
