@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { test, type Test } from 'tap'
-import { checkerOf } from '../../plugins/schema/validation.js'
+import { checkerOf, createAjv, sharedAjv } from '../../plugins/schema/validation.js'
 import { newFolder } from '../support/folder.js'
 import { build, invalidBody } from '../support/helper.js'
 import { hostileCollections, hostileDefs, hostileFields, hostileValues } from '../support/hostile.js'
@@ -119,4 +119,22 @@ test('a record does not grow beyond BODY_LIMIT', async t => {
   const numbers = `{"value":[${'1e20,'.repeat(300)}1]}`
   for (const [method, url] of [['POST', '/api/notes'], ['PUT', '/api/notes/1']] as const) t.equal((await send(method, url, numbers)).statusCode, 413, method)
   t.equal((await app.inject('/api/notes')).json().length, 1)
+})
+
+test('the code that Ajv generates still has what we replace in it', async t => {
+  const recursive = { anyOf: [{ quiet: { type: 'integer' } }, { type: 'array', items: { $ref: '#/$defs/set' } }] }
+  const schema = { type: 'object', properties: { one: { $ref: '#/$defs/set' }, other: { $ref: '#/$defs/set' } }, $defs: { set: recursive } }
+  for (const [allErrors, ours, theirs] of [
+    [false, /[^+]errors\+\+;/, /const err\d+ = \{\};/],
+    [false, /vErrors = \w+\.errors;errors\+\+;/, /vErrors\.concat/],
+    [true, /vErrors\.length < 500 \?/, /: vErrors\.concat/]
+  ] as const) {
+    const { opts } = sharedAjv(allErrors)
+    let code = ''
+    createAjv({ ...opts, code: { process: text => { code += text; return text } } }).compile(schema)
+    const replaced = String(opts.code.process?.(code))
+    t.match(code, theirs)
+    t.match(replaced, ours)
+    t.notMatch(replaced, theirs)
+  }
 })
