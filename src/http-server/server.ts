@@ -118,13 +118,13 @@ function inOrder (handle: RequestListener, drop: (connection: Connection) => voi
   return function handleInOrder (request, response) {
     const connection: Connection = request.socket
     const previous = connection[newestResponse]
-    if (connection.destroyed) return
     const isLate = isIgnored(connection)
     if (!isLate) {
       connection[newestResponse] = response
       connection[previousResponse] = previous
       if (previous === undefined || previous.writableFinished) return handle(request, response)
     }
+    if (connection.destroyed) return
     const ahead = connection[waitingRequests] ??= newQueue(connection)
     if (ahead.kept >= maxWaiting.ofConnection && waiting >= maxWaiting.inAll) return drop(connection)
     ahead.kept++
