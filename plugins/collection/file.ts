@@ -1,5 +1,5 @@
 import { Type, type TSchema } from '@sinclair/typebox'
-import type { ErrorObject } from 'ajv'
+import type { ErrorObject, ValidateFunction } from 'ajv'
 import addFormats from 'ajv-formats'
 import { collectionsExample } from '../../schemas/config.js'
 import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
@@ -18,13 +18,16 @@ const unsupported = ['$dynamicAnchor', '$dynamicRef', '$recursiveAnchor', '$recu
 
 type Problems = { path: string, message: string }[]
 
+/** Compiled for the first file. */
+let validator: ValidateFunction | undefined
+
 /** Reads definitions from a JSON file and adds them to others. One with the name of another replaces it, and null removes it. */
 export async function readDefinitions (file: string, others: readonly Definition[]) {
   const entries = Object.entries(readObject('COLLECTIONS_FILE', file, collectionsExample))
   const definitions = new Map(others.map(definition => [definition.name, definition]))
   const problems: Problems = []
   const { name: _name, store, routes, ...options } = CollectionOptions.properties
-  const validate = addFormats.default(createAjv({ meta: true, keywords: ['expected'] }))
+  const validate = validator ??= addFormats.default(createAjv({ meta: true, keywords: ['expected'] }))
     .compile(Type.Object({ ...options, schema: Type.Unsafe({ $ref: dialect }) }, { additionalProperties: false }))
   for (const [name, entry] of entries) {
     if (entry === null && definitions.delete(name)) continue
