@@ -29,11 +29,13 @@ export async function startPostgres (t: Pick<Test, 'teardown' | 'comment'>, pare
   }
 }
 
+let databases = 0
+
 /** The PostgreSQL server that the test files of a run share, with a database for the caller. */
 export async function sharedPostgres (t: Pick<Test, 'comment'>) {
   try {
     const { url } = await onceInRun('postgres', folder => start(folder, true))
-    const name = `test_${process.pid}`
+    const name = `test_${process.pid}_${databases++}`
     await query(`create database ${name}`, url)
     return await withSchemas(url.replace(/postgres$/, name))
   } catch (error) {

@@ -1,0 +1,6 @@
+import '../docs/document.test.js'
+import '../mutation/mutants.test.js'
+import '../package/examples.test.js'
+import '../security/exposure.test.js'
+import '../security/injection.test.js'
+import '../stores/store.test.js'

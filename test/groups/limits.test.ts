@@ -1,0 +1,3 @@
+import '../security/bodies.test.js'
+import '../security/hostile.test.js'
+import '../security/memory.test.js'
