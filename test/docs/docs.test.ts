@@ -444,19 +444,21 @@ const lowContrasts = `(() => {
     .reduce((sum, value, n) => sum + value * [0.2126, 0.7152, 0.0722][n], 0)
   const found = new Set()
   let texts = 0
+  const painted = new Map([[null, { background: [255, 255, 255], opacity: 1 }]])
+  const paint = element => {
+    if (painted.has(element)) return painted.get(element)
+    const behind = paint(element.parentElement)
+    const { backgroundColor, opacity } = getComputedStyle(element)
+    const own = { background: over(parse(backgroundColor), behind.background), opacity: behind.opacity * opacity }
+    painted.set(element, own)
+    return own
+  }
   for (const element of document.querySelectorAll('body *')) {
     if (element.getClientRects().length === 0 || element.closest('svg') || getComputedStyle(element).visibility !== 'visible') continue
     const own = Array.from(element.childNodes).filter(({ nodeType }) => nodeType === Node.TEXT_NODE).map(({ textContent }) => textContent).join('').trim() || element.value
     const pseudo = ['::before', '::after'].map(name => [name, getComputedStyle(element, name).content]).filter(([, content]) => /^".*[^\\s\\u200b].*"$/.test(content))
     for (const [name, text] of [...own ? [[undefined, own]] : [], ...pseudo, ...element.placeholder && !element.value ? [['::placeholder', element.placeholder]] : []]) {
-      let background = [255, 255, 255]
-      let opacity = 1
-      const path = []
-      for (let at = element; at; at = at.parentElement) path.unshift(at)
-      for (const style of path.map(at => getComputedStyle(at))) {
-        background = over(parse(style.backgroundColor), background)
-        opacity *= style.opacity
-      }
+      const { background, opacity } = paint(element)
       if (opacity === 0) continue
       const [r, g, b, alpha = 1] = parse(getComputedStyle(element, name).color)
       const [dark, bright] = [over([r, g, b, alpha * opacity], background), background].map(luminance).sort((one, other) => one - other)

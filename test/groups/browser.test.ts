@@ -1,0 +1,2 @@
+import '../docs/docs.test.js'
+import '../guards/in-browser.test.js'
