@@ -12,7 +12,7 @@ import { openSqlite, runSql } from '../support/sql.js'
 import { until } from '../support/until.js'
 
 const item = { id: 7, name: 'Kettle', price: 19.99 }
-const rows = 500_000
+const rows = 200_000
 
 /** Starts the service with metrics, and gives what scrapes the number of items. */
 async function startWithMetrics (t: Test, url: string) {

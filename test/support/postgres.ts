@@ -46,7 +46,7 @@ export async function sharedPostgres (t: Pick<Test, 'comment'>) {
 
 export type Postgres = Awaited<ReturnType<typeof start>>
 
-/** Starts a server in a folder. A shared one keeps running when this process exits. */
+/** Starts a server in a folder. A shared one keeps running when this process exits, and is never stopped by a test, so it need not wait for the disk. */
 async function start (folder: string, shared = false) {
   chmodSync(folder, 0o755)
   const binaries = await onceInRun('postgres-binaries', findBinaries)
@@ -61,7 +61,7 @@ async function start (folder: string, shared = false) {
 
   /** Starts the server and waits until it answers. */
   async function run () {
-    const settings = ['listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${data}`, 'max_connections=200', 'fsync=on']
+    const settings = ['listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${data}`, 'max_connections=200', `fsync=${shared ? 'off' : 'on'}`]
     server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder, detached: shared })
     if (shared) server.unref()
     while (!await query('select 1', url).then(() => true, () => false)) {
