@@ -42,7 +42,7 @@ export default class Reporter extends Transform {
   }
 }
 
-/** The failed checks, each with the titles of its tests and the last request. */
+/** The failed checks, each with the titles of its tests and the last request. A long body is cut. */
 function failuresIn (lines) {
   const titles = []
   const shown = []
@@ -55,7 +55,7 @@ function failuresIn (lines) {
     if (isCheck) shown.push(`  ${titles.slice(0, depth - 1).join(' > ')}`, `    ${line.trim()}`, ...detailsAfter(lines, n))
     if (/^ +# curl /.test(line)) shown.push(`      ${line.trim().slice(2)}`)
   }
-  return `${shown.join('\n')}\n`
+  return shown.map(line => line.length > 4000 ? `${line.slice(0, 4000)}… (${line.length} characters)\n` : `${line}\n`).join('')
 }
 
 /** The details of a check. */
