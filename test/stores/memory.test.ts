@@ -4,6 +4,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { test } from 'tap'
+import { batch } from '../../plugins/stores/batch.js'
+import { StoreUnavailableError } from '../../plugins/stores/errors.js'
 import { memory } from '../../plugins/stores/memory/store.js'
 import { Item } from '../../schemas/item.js'
 
@@ -125,4 +127,49 @@ test('records that become larger are sent in pieces', async t => {
   for await (const piece of (await store.select({})).list as Readable) pieces.push(String(piece))
   t.same(JSON.parse(pieces.join('')).map(({ id, name }: Item) => [id, name.length]), Array.from({ length: 2000 }, (_, id) => [id, id % 2 ? 20_000 : 5]))
   t.ok(pieces.every(({ length }) => length < 200_000), `the largest of ${pieces.length} pieces has ${Math.max(...pieces.map(({ length }) => length))} characters`)
+})
+
+test('appending, finding and removing do not slow down as the collection grows', async t => {
+  for (const [ids, idOf] of Object.entries({ unique: (n: number) => n, equal: () => 1 })) {
+    const store = empty()
+    const small = spend(2_000)
+    const large = spend(200_000)
+    t.ok(large < small * 20, `${ids} ids: ${large / small} times as long for an operation among 100 times the records`)
+
+    /** Fills the store up to this size and gives the least time that a round of operations took there. */
+    function spend (size: number) {
+      for (let n = 0; n < size; n++) store.append(item(idOf(n), 'x'))
+      return Math.min(...Array.from({ length: 20 }, () => {
+        const start = performance.now()
+        for (let n = 0; n < 1000; n++) {
+          const id = idOf(size - 1 - n)
+          store.append(item(id, 'y'))
+          store.first(id)
+          store.change(id, () => undefined)
+        }
+        return performance.now() - start
+      }))
+    }
+  }
+})
+
+test('in memory, a page costs the same at the start and at the end of a million', async t => {
+  const store = empty()
+  for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
+  let position: string | undefined
+  for (let n = 0; n < 999; n++) position = (await store.select({ limit: 1000, after: position })).next
+  const spend = (after?: string) => Math.min(...Array.from({ length: 50 }, () => {
+    const start = performance.now()
+    store.select({ limit: 100, after })
+    return performance.now() - start
+  }))
+  spend()
+  const [first, last] = [spend(), spend(position)]
+  t.ok(last < first * 3, `${last / first} times as long at the end`)
+})
+
+test('all calls that wait for an unavailable database fail, however many there are', async t => {
+  const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new StoreUnavailableError(new Error('gone')) })
+  const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
+  t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })

@@ -122,57 +122,12 @@ test('a call that has waited too long for others is not made', async t => {
   t.same([most, results], [2, Array.from({ length: 10 }, (_, n) => n)])
 })
 
-test('appending, finding and removing do not slow down as the collection grows', async t => {
-  for (const [ids, idOf] of Object.entries({ unique: (n: number) => n, equal: () => 1 })) {
-    const store = memory<Item>({ schema: Item, seed: [] })
-    const small = spend(2_000)
-    const large = spend(200_000)
-    t.ok(large < small * 20, `${ids} ids: ${large / small} times as long for an operation among 100 times the records`)
-
-    /** Fills the store up to this size and gives the least time that a round of operations took there. */
-    function spend (size: number) {
-      for (let n = 0; n < size; n++) store.append(item(idOf(n), 'x'))
-      return Math.min(...Array.from({ length: 20 }, () => {
-        const start = performance.now()
-        for (let n = 0; n < 1000; n++) {
-          const id = idOf(size - 1 - n)
-          store.append(item(id, 'y'))
-          store.first(id)
-          store.change(id, () => undefined)
-        }
-        return performance.now() - start
-      }))
-    }
-  }
-})
-
-test('in memory, a page costs the same at the start and at the end of a million', async t => {
-  const store = memory<Item>({ schema: Item, seed: [] })
-  for (let id = 0; id < 1_000_000; id++) store.append({ id, name: `number ${id}`, price: 1 })
-  let position: string | undefined
-  for (let n = 0; n < 999; n++) position = (await store.select({ limit: 1000, after: position })).next
-  const spend = (after?: string) => Math.min(...Array.from({ length: 50 }, () => {
-    const start = performance.now()
-    store.select({ limit: 100, after })
-    return performance.now() - start
-  }))
-  spend()
-  const [first, last] = [spend(), spend(position)]
-  t.ok(last < first * 3, `${last / first} times as long at the end`)
-})
-
 test('the number of keys in memory is limited, and the oldest are removed first', async t => {
   const keys = memoryKeys()
   for (let n = 0; n < 20_001; n++) keys.set(String(n), { digest: '', id: n })
   t.equal(keys.get('0'), undefined)
   t.equal(keys.get('1')?.id, 1)
   t.equal(keys.get('20000')?.id, 20_000)
-})
-
-test('all calls that wait for an unavailable database fail, however many there are', async t => {
-  const call = batch(async (_inputs: number[]): Promise<number[]> => { throw new StoreUnavailableError(new Error('gone')) })
-  const outcomes = await Promise.allSettled(Array.from({ length: 200_000 }, (_, n) => call(n)))
-  t.ok(outcomes.every(({ status }) => status === 'rejected'))
 })
 
 test('calls that must be repeated stay in order, and calls with other keys do not wait for them', async t => {
