@@ -1,5 +1,8 @@
 import neostandard from 'neostandard'
 import regexp from 'eslint-plugin-regexp'
+import { readFileSync } from 'node:fs'
+
+const { exclude } = JSON.parse(readFileSync('tsconfig.json', 'utf8'))
 
 /** A file may import from its own folder, from packages, and from these paths. */
 const mayImport = (files, allowed) => ({
@@ -15,6 +18,8 @@ export default [
   ...neostandard({ ts: true, ignores: ['dist/', '.tap/'] }),
   // A client must not be able to make an expression slow.
   { files: ['{schemas,plugins,src}/**/*.ts'], plugins: { regexp }, rules: { 'regexp/no-super-linear-backtracking': 'error', 'regexp/no-super-linear-move': 'error' } },
+  // TypeScript finds unused names, in a tenth of the time.
+  { files: ['**/*.ts'], ignores: exclude.map(folder => `${folder}/**`), rules: { '@typescript-eslint/no-unused-vars': 'off' } },
   // A schema and the type derived from it share their name.
   { files: ['{schemas,plugins,src}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
   mayImport('schemas/*.ts', '(?!)'),
