@@ -6,7 +6,6 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { FastifyInstance, InjectOptions } from 'fastify'
 import { test, type Test } from 'tap'
-import ts from 'typescript'
 import { DocsOptions } from '../../plugins/docs/openapi.js'
 import { StoresOptions } from '../../plugins/stores.js'
 import { uncovered as env } from '../support/environment.js'
@@ -227,6 +226,7 @@ test('the host and the examples compile with TypeScript 5.4 to 7.0, all module r
 })
 
 test('an editor describes each option and each decorator, and the message for a wrong option is short', { skip: withoutTools }, async t => {
+  const { default: ts } = await import('typescript')
   const file = join(folder, 'edited.ts')
   const named = (names: string[]) => names.map(name => `${name}: undefined as never`).join(', ')
   const text = `import Fastify from 'fastify'
