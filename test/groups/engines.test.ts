@@ -1,0 +1,2 @@
+import '../stores/engines.test.js'
+import '../stores/outages.test.js'

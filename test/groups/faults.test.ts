@@ -1,0 +1,2 @@
+import '../stress/faults.test.js'
+import '../stress/rolling.test.js'

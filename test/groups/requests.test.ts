@@ -1,0 +1,2 @@
+import '../guards/scopes.test.js'
+import '../src/requests.test.js'
