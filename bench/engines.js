@@ -21,6 +21,8 @@ const unkeyed = { ...post, uniqueHeader: 'x-another-header' } // so that the cli
 const things = { schema: { ...Item, $id: 'Thing' }, idSource: 'client' }
 const postThing = { ...post, path: '/api/things' }
 const thousand = `[${Array.from({ length: 1000 }, (_, id) => item(id))}]`
+const member = { method: 'POST', body: '{"email":"UNIQUE"}' }
+const memberSchema = { type: 'object', required: ['id', 'email'], properties: { id: { type: 'integer' }, email: { type: 'string' } } }
 const get = { path: '/api/items/1' }
 const list = { path: '/api/items' }
 const limits = { timeout: 5000, poolSize: 10 }
@@ -35,7 +37,7 @@ export async function measureEngines (rounds, progress) {
   const url = postgres.database()
   const file = `sqlite:${join(folder, 'items.db')}`
   const collections = join(folder, 'collections.json')
-  writeFileSync(collections, JSON.stringify({ things }))
+  writeFileSync(collections, JSON.stringify({ things, members: { schema: memberSchema, unique: ['email'] }, guests: { schema: memberSchema } }))
   const servers = [url, file, 'memory'].map((address, n) => {
     const child = spawn('node', ['../dist/src/server.js'], {
       env: { ...process.env, DATABASE_URL: address, COLLECTIONS_FILE: collections, LOG_LEVEL: 'silent', DOCS: 'false', PORT: String(4600 + n) },
@@ -73,7 +75,9 @@ export async function measureEngines (rounds, progress) {
     ['POST with idempotency keys on PostgreSQL, to POST', () => onPostgres(keyed), () => onPostgres(unkeyed)],
     ['POST with idempotency keys on SQLite, to POST', () => onSqlite(keyed), () => onSqlite(unkeyed)],
     ['records per second in batches of 1,000 on PostgreSQL, to POST', () => batchRate(4600), () => onPostgres(postThing)],
-    ['records per second in batches of 1,000 on SQLite, to POST', () => batchRate(4601), () => onSqlite(postThing)]
+    ['records per second in batches of 1,000 on SQLite, to POST', () => batchRate(4601), () => onSqlite(postThing)],
+    ...Object.entries({ memory: onMemory, PostgreSQL: onPostgres, SQLite: onSqlite }).map(([engine, on]) =>
+      [`POST with one unique field on ${engine}, to POST without`, () => on({ ...member, path: '/api/members' }), () => on({ ...member, path: '/api/guests' })])
   ]
   const results = []
   try {

@@ -24,7 +24,7 @@ export const pinned = (core, command) => has('taskset') ? ['taskset', '-c', Stri
 
 const scripts = mkdtempSync(join(tmpdir(), 'bench-'))
 
-/** Requests per second, measured for some seconds. */
+/** Requests per second, measured for some seconds. `UNIQUE` in the body is another text in each request. */
 export async function measure (port, { method = 'GET', path, body, uniqueHeader, headers = {} }, seconds) {
   const url = `http://127.0.0.1:${port}${path}`
   if (!has('wrk')) {
@@ -36,7 +36,10 @@ export async function measure (port, { method = 'GET', path, body, uniqueHeader,
   writeFileSync(script, `wrk.method = '${method}'\n` +
     Object.entries(headers).map(([name, value]) => `wrk.headers['${name}'] = '${value}'\n`).join('') +
     (body ? `wrk.body = '${body}'\nwrk.headers['content-type'] = 'application/json'\n` : '') +
-    (uniqueHeader ? `local n = 0\nrequest = function () n = n + 1; wrk.headers['${uniqueHeader}'] = '${randomUUID()}-' .. n; return wrk.format() end\n` : ''))
+    (uniqueHeader || body?.includes('UNIQUE')
+      ? `local n = 0\nrequest = function () n = n + 1; local unique = '${randomUUID()}-' .. n;${
+        uniqueHeader ? ` wrk.headers['${uniqueHeader}'] = unique` : ` wrk.body = '${body.replace('UNIQUE', "' .. unique .. '")}'`}; return wrk.format() end\n`
+      : ''))
   const [command, ...rest] = pinned(1, ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url])
   const { stdout } = await run(command, rest)
   return Number(stdout.match(/Requests\/sec:\s+([\d.]+)/)[1])

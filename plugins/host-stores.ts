@@ -26,11 +26,18 @@ export function hostStores (given: HostStores) {
   if (typeof Reflect.get(given, 'open') === 'function') return given
   return {
     ...typeof given !== 'function' && given,
-    async open<T extends HasId> ({ name }: StoreDefinition<T>) {
+    async open<T extends HasId> (collection: StoreDefinition<T>) {
+      const { name } = collection
+      refuseConstraints(collection)
       const select = (stores: object) => (stores as Record<string, Store<T>>)[name] ?? missing(name)
       return typeof given === 'function' ? async (request: FastifyRequest) => select(await given(request)) : select(given)
     }
   }
+}
+
+/** Stores of a host do not compare the records of a collection with others. */
+export function refuseConstraints ({ name, unique = [], references = {} }: Pick<StoreDefinition<never>, 'name' | 'unique' | 'references'>) {
+  if (unique.length > 0 || Object.keys(references).length > 0) throw new StartupError(`Invalid collection ${name}: unique and references do not work with a store of your own.`)
 }
 
 const storeOfRequest = Symbol('store')

@@ -5,7 +5,7 @@ import fp from 'fastify-plugin'
 import { Config, databaseDefaults } from '../schemas/config.js'
 import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
 import type { Records } from './definitions.js'
-import { hostStores, type HostStores, type Stores } from './host-stores.js'
+import { hostStores, refuseConstraints, type HostStores, type Stores } from './host-stores.js'
 import { invalid } from './http/errors.js'
 import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
@@ -14,9 +14,9 @@ import { knownFieldsOf } from './schema/unknown-fields.js'
 import { checkerOf, problemsOfEach } from './schema/validation.js'
 import { StartupError } from './startup.js'
 import { StoreUnavailableError } from './stores/errors.js'
-import { memory } from './stores/memory/store.js'
+import { memoryEngine } from './stores/memory/store.js'
 import { logOutages } from './stores/outages.js'
-import type { Engine, EngineOptions, HasId, Store, StoreDefinition } from './stores/store.js'
+import { uniqueFields, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from './stores/store.js'
 
 /** The initial records of new collections, by the name of the collection. */
 export interface Seed extends Partial<{ [K in keyof Records]: readonly Records[K][] }> {
@@ -62,7 +62,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       onUnavailable: cause => outages.failed(cause, check)
     }))
     const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
-    const opened = new Map<string, { schema: string, store: Store<HasId> }>()
+    const opened = new Map<string, { schema: string, store: Store<HasId>, collection: Constrained }>()
     const unused = new Set(Object.keys({ ...seed }))
     const problems: string[] = []
     let isReady = false
@@ -77,6 +77,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     app.addHook('onReady', async function startEngine () {
       for (const name of unused) problems.push(`  /${name} is not a collection`)
       if (problems.length > 0) throw new StartupError(['Invalid records in the option seed:', ...problems].join('\n'))
+      checkReferences(Array.from(opened.values(), ({ collection }) => collection))
       await orStartupError(async () => engine.start())
       isReady = true
     })
@@ -96,7 +97,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       if (known) return known.store as Store<T>
       const own = engine.open({ ...collection, seed: recordsOf(collection) })
       const store = metrics?.observeStore(name, own) ?? own
-      opened.set(name, { schema, store: store as Store<HasId> })
+      opened.set(name, { schema, store: store as Store<HasId>, collection })
       Object.assign(stores, { [name]: validatingStore(collection, store) })
       return store
     }
@@ -129,9 +130,10 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     }
 
     /** The records of a new collection: those in the seed if there is one, otherwise its own. */
-    function recordsOf<T extends HasId> ({ name, schema, seed: own }: StoreDefinition<T>) {
+    function recordsOf<T extends HasId> (collection: StoreDefinition<T>) {
+      const { name, seed: own } = collection
       const records = seed === undefined ? own : unused.delete(name) ? seed[name] : []
-      const found = problemsOfRecords(schema, records)
+      const found = problemsOfRecords(collection, records)
       problems.push(...found.map(({ path, message }) => `  /${name}${path} ${message}`))
       return found.length === 0 ? records as T[] : []
     }
@@ -140,9 +142,23 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
 
 export default stores
 
+type Constrained = Pick<StoreDefinition<never>, 'name' | 'unique' | 'references' | 'idSource'>
+
+/** Checks that the collections that others refer to exist, and that their ids are unique. */
+function checkReferences (collections: Constrained[]) {
+  const problems = collections.flatMap(({ name, references = {} }) => Object.entries(references).flatMap(([field, target]) => {
+    const other = collections.find(({ name }) => name === target)
+    if (other && uniqueFields(other).includes('id')) return []
+    const reason = other ? `the ids of ${target} may repeat. Add "id" to its unique, or let the server choose its ids` : `there is no collection ${target} in the same store`
+    return [`Invalid collection ${name}: references/${field} must be a collection with unique ids, but ${reason}.`]
+  }))
+  if (problems.length > 0) throw new StartupError(problems.join('\n'))
+}
+
 /** Opens the store of a collection, or the function that returns the store of a request: the given one, or that of the decorator `stores`. */
 export async function openStore (app: FastifyInstance, collection: CheckedDefinition, given: Definition['store']) {
   if (given === undefined && !ownDecorator<Stores>(app, 'stores', 'open')) await app.register(stores)
+  if (given !== undefined) refuseConstraints(collection)
   return given ?? app.getDecorator<Stores>('stores').open<HasId>(collection)
 }
 
@@ -176,7 +192,7 @@ async function orStartupError<T> (open: () => Promise<T>) {
 
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
 export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
-  if (address === 'memory') return { open: definition => memory(definition, limits.timeout), start () {}, check () {}, close () {} }
+  if (address === 'memory') return memoryEngine(limits)
   if (address.startsWith('sqlite:')) return (await import('./stores/sqlite/engine.js')).sqlite(address.slice('sqlite:'.length), limits)
   if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres/engine.js')).postgres(address, limits)
   throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')

@@ -24,6 +24,15 @@ export const InvalidRequest = Type.Object({
   examples: [{ detail: 'Invalid body: name is required.', errors: [{ in: 'body', path: '/name', message: 'is required' }] }]
 })
 
+/** The body of a 409. */
+export const ConflictingRequest = Type.Object({
+  detail: Type.String({ description: 'What went wrong' }),
+  errors: Type.Optional(Type.Array(ref(Problem), { description: 'The field that conflicts, unless a request with the same key is in progress' }))
+}, {
+  $id: schemaId('ConflictingRequest'),
+  description: 'Why the request conflicts with others'
+})
+
 /** The `detail` of a 403 for a token. */
 export const missingScope = (scope: string) => `The bearer token does not have the scope ${scope}`
 

@@ -62,7 +62,7 @@ export { default as connections, type ConnectionsOptions } from './http-server/c
 export { httpServerOptions } from './http-server/server.js'
 export { memory } from '../plugins/stores/memory/store.js'
 export {
-  IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError
+  ConflictError, IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError, StoreUnavailableError
 } from '../plugins/stores/errors.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'

@@ -246,7 +246,7 @@ onEveryEngine((t, address, engine) => {
 
   t.test('SEED_FILE fills a new store with its records, and only a new one', async t => {
     const file = `${newFolder(t)}/seed.json`
-    const items = [{ id: 5, name: 'Zoë 🫖', price: 0.1 }, { id: 5, name: '', price: -1 }, { id: -2, name: 'x', price: 1e300 }]
+    const items = [{ id: 5, name: 'Zoë 🫖', price: 0.1 }, { id: 4, name: '', price: -1 }, { id: -2, name: 'x', price: 1e300 }]
     writeFileSync(file, `\uFEFF${JSON.stringify({ items: items.map(item => ({ ...item, unknown: true })) })}`)
     const env = { DATABASE_URL: address(), SEED_FILE: file, ID_SOURCE: 'server' }
     const first = build(t, env)

@@ -19,7 +19,10 @@ const Order = Type.Object({
   note: Type.Optional(Type.String())
 })
 
-const orders = defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, item_id: 1, quantity: 2 }, { id: 2, item_id: 1, quantity: 1, note: 'x' }, { id: 2, item_id: 9, quantity: 9 }] })
+const orders = defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, item_id: 1, quantity: 2 }, { id: 2, item_id: 1, quantity: 1, note: 'x' }, { id: 3, item_id: 9, quantity: 9 }] })
+
+/** Orders whose ids repeat. */
+const repeated = defineCollection({ ...orders, idSource: 'client', seed: [...orders.seed ?? [], { id: 2, item_id: 7, quantity: 7 }] })
 
 /** Every type of field. */
 const Everything = Type.Object({
@@ -80,19 +83,19 @@ onEveryEngine((t, address, engine) => {
     t.same((await send('GET', '/orders')).body, orders.seed)
     t.same((await send('GET', '/orders/2')).body, orders.seed?.[1])
     const created = await send('POST', '/orders', { item_id: 3, quantity: 4, id: 77 })
-    t.same([created.status, created.body, created.headers.location], [201, { id: 3, item_id: 3, quantity: 4 }, './orders/3'])
+    t.same([created.status, created.body, created.headers.location], [201, { id: 4, item_id: 3, quantity: 4 }, './orders/4'])
     t.same((await send('POST', '/orders', { item_id: 3, quantity: 0 })).body, invalidBody('body', ['/quantity', 'must be at least 1']))
     t.equal((await send('DELETE', '/orders/1')).status, 204)
     t.same((await send('GET', '/orders?limit=2')).body, orders.seed?.slice(1))
   })
 
   t.test('PUT replaces the first record with the id, in its place', async t => {
-    const { send } = await serve(t, address(), orders)
+    const { send } = await serve(t, address(), repeated)
     const list = await send('GET', '/orders')
     const replaced = await send('PUT', '/orders/2', { item_id: 5, quantity: 6 })
     t.same([replaced.status, replaced.body], [200, { id: 2, item_id: 5, quantity: 6 }])
     const now = await send('GET', '/orders')
-    t.same(now.body, [orders.seed?.[0], replaced.body, orders.seed?.[2]])
+    t.same(now.body, [repeated.seed?.[0], replaced.body, ...repeated.seed?.slice(2) ?? []])
     t.not(now.etag, list.etag)
     t.equal((await send('GET', '/orders/2')).etag, replaced.etag)
     t.equal((await send('PUT', '/orders/2', { id: 2, item_id: 5, quantity: 6, extra: 1 })).etag, replaced.etag)

@@ -5,7 +5,7 @@ import { withFields, withoutFields } from '../schema/access.js'
 import { checkerOf } from '../schema/validation.js'
 import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
-import type { HasId, MaybePromise, Store, Upgrade } from '../stores/store.js'
+import { indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition, type Upgrade } from '../stores/store.js'
 import { problemsOfFilters } from './queries.js'
 
 /** What clients can do with a collection. */
@@ -27,6 +27,10 @@ export interface Definition<S extends object = TObject> {
   operations?: readonly Operation[] | undefined
   /** Fields that clients can filter and sort by: strings, integers, numbers and booleans. Default: none. */
   filters?: readonly string[] | undefined
+  /** Fields whose values no two records have in common. Clients can filter by their values. Default: the id, if the server chooses it. */
+  unique?: readonly string[] | undefined
+  /** The collections whose ids fields have, by field, such as `{ member_id: 'members' }`. Clients can filter and sort by these fields. Default: none. */
+  references?: Readonly<Record<string, string>> | undefined
   /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
   idSource?: 'client' | 'server' | undefined
   /** Records of a new collection. Default: none. */
@@ -57,17 +61,17 @@ export type CheckedDefinition = ReturnType<typeof checkDefinition>
 
 /** Checks a definition, and adds what derives from it. Throws one error that lists all problems. */
 export function checkDefinition (definition: Definition) {
-  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], filters = [], renames, upgrades } = definition
+  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], filters = [], unique = [], references = {}, renames, upgrades } = definition
   const problems = problemsOfDefinition(definition).map(({ path, message }) => `${path.slice(1)} ${message}`.trim())
   if (problems.length > 0) throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
-  const schema = completeSchema(definition)
+  const schema = described(completeSchema(definition), definition)
   const One = schemaName(schema.$id)
   // What the collection is called in the document: `order`, `orders`, and their names in operation ids.
   const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
   // What a request can contain, and what a response contains.
   const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
   const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
-  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, filters, words, ...renames && { renames }, ...upgrades && { upgrades } }
+  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, filters: [...new Set([...filters, ...Object.keys(references)])], unique, references, queried: indexedFields(definition), words, ...renames && { renames }, ...upgrades && { upgrades } }
 }
 
 /** The problems of a definition, each with a JSON Pointer. */
@@ -77,7 +81,7 @@ export function problemsOfDefinition (definition: Definition) {
   if (problems.length === 0 && definition.idSource !== 'client' && !definition.store) problems.push(...problemsOfGeneratedIds(definition.schema))
   if (problems.length > 0) return problems
   const schema = completeSchema(definition)
-  return [...problemsOfFields(schema), ...problemsOfFilters(schema, definition.filters ?? []), ...problemsOfRenames(definition)]
+  return [...problemsOfFields(schema), ...problemsOfFilters(schema, definition), ...problemsOfRenames(definition)]
 }
 
 export function problemsOfName (name: unknown) {
@@ -134,12 +138,17 @@ function problemsOfRenames ({ schema: { properties }, renames = {} }: Definition
   })
 }
 
-/** The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot store. */
-export function problemsOfRecords (schema: TObject, records: unknown) {
+/**
+ * The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot
+ * store. Values of unique fields must not repeat.
+ */
+export function problemsOfRecords ({ schema, ...definition }: Pick<StoreDefinition<never>, 'schema' | 'unique' | 'idSource'>, records: unknown) {
   if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
   const problemsIn = checkerOf(schema)
+  const used = uniqueFields(definition).map(name => ({ name, values: new Set([undefined]) }))
   return records.flatMap((record, n) => {
-    const problems = problemsIn(record) ?? []
+    const problems = problemsIn(record) ?? used.filter(({ name, values }) => values.size === values.add(record[name]).size && record[name] !== undefined)
+      .map(({ name }) => ({ path: pointer(name), message: 'is already used' }))
     const texts = Object.entries(Object(record)).filter(([, value]) => typeof value === 'string' && value.includes('\0'))
     return [...problems, ...texts.map(([field]) => ({ path: pointer(field), message: 'must not contain the character NUL' }))]
       .map(({ path, message }) => ({ path: `/${n}${path}`, message }))
@@ -152,6 +161,15 @@ function completeSchema ({ name, schema: given, seed: [example] = [] }: Definiti
   const One = [schemaName(schema.$id), schema.title].find(name => /^[\w.-]+$/.test(name ?? '')) ?? pascalCase(singular(name))
   const properties = { ...schema.properties, id: { ...Id, ...schema.properties.id } }
   return { ...schema, $id: schemaId(One), properties: properties as TObject['properties'], ...!schema.examples && example && { examples: [example] } }
+}
+
+/** Adds to the descriptions of fields that they are unique, and what they refer to. */
+function described (schema: TObject, { references = {}, unique, idSource = 'server' }: Definition): TObject {
+  const properties = Object.entries(schema.properties).map(([name, property]) => {
+    const notes = [property.description, references[name] && `id of a record of ${references[name]}`, uniqueFields({ unique: unique ?? [], idSource }).includes(name) && 'unique'].filter(Boolean)
+    return [name, notes.length > 0 ? { ...property, description: notes.join('; ') } : property]
+  })
+  return { ...schema, properties: Object.fromEntries(properties) }
 }
 
 function completed (schema: TSchema) {

@@ -2,7 +2,7 @@ import { Type, type TSchema } from '@sinclair/typebox'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import addFormats from 'ajv-formats'
 import { collectionsExample } from '../../schemas/config.js'
-import { ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
+import { ConflictingRequest, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { problemsOf } from '../schema/problems.js'
 import { createAjv, ownKeywords, sharedAjv } from '../schema/validation.js'
@@ -59,7 +59,7 @@ async function problemsOfEntry (definition: Definition, problemsOfOptions: Probl
       ...isJsonSchema ? [...problemsOfKeywords(definition.schema), ...await problemsOfPatterns(definition.schema)] : []
     ],
     () => [...problemsOfDefinition(definition), ...problemsOfRecursion(definition.schema)],
-    () => problemsOfRecords(checkDefinition(definition).schema, definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
+    () => problemsOfRecords(checkDefinition(definition), definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
   ]) {
     const problems = await check()
     if (problems.length > 0) return problems
@@ -182,7 +182,7 @@ async function problemsOfPatterns (schema: TSchema) {
 
 /** Collections whose records would have the same name in the document. */
 function sameNames (definitions: Definition[]): Problems {
-  const names = new Map([ErrorBody, InvalidRequest, Problem].map(({ $id }) => [schemaName($id), 'an error']))
+  const names = new Map([ErrorBody, InvalidRequest, ConflictingRequest, Problem].map(({ $id }) => [schemaName($id), 'an error']))
   return definitions.flatMap(definition => {
     const { name, words: { One } } = checkDefinition(definition)
     const taken = [One, `New${One}`, `${One}Patch`].map(component => names.get(component)).find(Boolean)

@@ -21,7 +21,7 @@ export const CreationHeaders = Type.Object({
 })
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, idSource, idParameter, filters }: CheckedDefinition) {
+export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, idSource, idParameter, queried }: CheckedDefinition) {
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
@@ -31,7 +31,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
   return {
     listRecords (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, storeOf(request), filters.length > 0)
+      return sendList(request, reply, storeOf(request), queried.length > 0)
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */

@@ -1,15 +1,16 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, RouteOptions } from 'fastify'
+import { ConflictingRequest } from '../../schemas/errors.js'
 import { oneOf, PathId, ref } from '../../schemas/fields.js'
 import { cannotCreateMany, isStore, storeOf } from '../host-stores.js'
 import { applyApiDefaults, namesIn } from '../http/api-defaults.js'
 import { compress } from '../http/compression.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
-import { errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
+import { conflictOrKeyInUse, errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
 import { checkOptions, custom, repeatable } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
-import { requiredMethods } from '../stores/store.js'
+import { requiredMethods, uniqueFields } from '../stores/store.js'
 import { bodyPreparation, hidingHandler } from './access.js'
 import { checkDefinition, maxRecords, operations, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
@@ -20,6 +21,8 @@ export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]
   schema: custom('a TypeBox object or a JSON Schema', value => Object(value) === value),
   operations: Type.Optional(Type.Array(oneOf(operations), { uniqueItems: true })),
   filters: Type.Optional(Type.Array(Type.String(), { uniqueItems: true })),
+  unique: Type.Optional(Type.Array(Type.String(), { uniqueItems: true })),
+  references: Type.Optional(Type.Record(Type.String(), Type.String())),
   idSource: Type.Optional(oneOf(['client', 'server'])),
   seed: Type.Optional(Type.Array(Type.Object({}))),
   idParameter: Type.Optional(Type.String({ pattern: '^[A-Za-z_]+$', expected: 'letters and _' })),
@@ -50,7 +53,8 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   // A prefix such as `/v1/orders` ends with the name of the collection, which is in the names of its operations already.
   await applyApiDefaults(app, options.errorHandler, app.prefix.replace(new RegExp(`/${definition.name.replaceAll('_', '[-_]')}$`), ''))
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
-  for (const component of new Set([schema, ...has('create', 'createMany', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []])) app.addSchema(component)
+  const components = [...has('create', 'createMany', 'replace', 'update', 'delete') ? [ConflictingRequest] : [], schema, ...has('create', 'createMany', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []]
+  for (const component of new Set(components)) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
   const handlers = handlersOf(storeOf(app, definition, store), definition)
   const canCreateMany = typeof store === 'function' || store.appendAll !== undefined
@@ -59,11 +63,12 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const hasOwnCreate = options.routes?.create !== undefined && options.routes.createMany === undefined
   const offered = options.operations ?? operations.filter(operation => operation !== 'createMany' || (canCreateMany && !hasOwnCreate))
   const prepareBody = bodyPreparation(definition)
-  const hasFilters = definition.filters.length > 0
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
-  const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 412, 413) }
-  const whichRecord = `If several ${many} have this id, it is the one that was created first.`
+  const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 409, 412, 413) }
+  const mayRepeat = !uniqueFields(definition).includes('id')
+  const whichRecord = mayRepeat ? `If several ${many} have this id, it is the one that was created first.` : ''
+  const thisRecord = mayRepeat ? `The first ${one} with this id` : `The ${one} with this id`
 
   const whoChoosesId = idSource === 'client' ? 'The client chooses the id. It need not be unique.' : 'The service generates a unique id. An id in the body is ignored.'
 
@@ -73,10 +78,10 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       schema: {
         summary: `List all ${many}`,
         description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
-        querystring: listQueryOf(definition.schema, definition.filters),
+        querystring: listQueryOf(definition.schema, definition.queried, definition.filters),
         headers: ReadingHeaders,
         response: {
-          200: listOf(schema, `All ${many}, or one page, in order of creation`, hasFilters ? totalHeader : {}),
+          200: listOf(schema, `All ${many}, or one page, in order of creation`, definition.queried.length > 0 ? totalHeader : {}),
           304: notModified,
           ...errorResponses(412)
         }
@@ -89,11 +94,11 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       method: 'GET',
       schema: {
         summary: `Get one ${one}`,
-        description: whichRecord,
+        ...whichRecord && { description: whichRecord },
         params,
         headers: ReadingHeaders,
         response: {
-          200: ref(schema, { description: `The first ${one} with this id`, headers: etagHeader }),
+          200: ref(schema, { description: thisRecord, headers: etagHeader }),
           304: notModified,
           ...errorResponses(404, 412)
         }
@@ -110,7 +115,8 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
         body: ref(newSchema),
         response: {
           201: ref(schema, { description: `The stored ${one}`, headers: location }),
-          ...errorResponses(409, 412, 413, 422)
+          ...errorResponses(409, 412, 413, 422),
+          409: conflictOrKeyInUse
         }
       },
       handler: handlers.createRecord
@@ -136,7 +142,7 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       method: 'PUT',
       schema: {
         summary: `Replace one ${one}`,
-        description: `${whichRecord} An id in the body must be that of the path.`,
+        description: `${whichRecord} An id in the body must be that of the path.`.trim(),
         params,
         headers: ChangeHeaders,
         body: ref(newSchema),
@@ -149,7 +155,7 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       method: 'PATCH',
       schema: {
         summary: `Update one ${one}`,
-        description: `${whichRecord} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`,
+        description: `${whichRecord} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`.trim(),
         consumes: ['application/merge-patch+json', 'application/json'],
         params,
         headers: ChangeHeaders,
@@ -163,12 +169,12 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       method: 'DELETE',
       schema: {
         summary: `Delete one ${one}`,
-        description: `If several ${many} have this id, the one that was created first is deleted.`,
+        ...mayRepeat && { description: `If several ${many} have this id, the one that was created first is deleted.` },
         params,
         headers: ChangeHeaders,
         response: {
-          204: Type.Null({ description: `The first ${one} with this id is deleted` }),
-          ...errorResponses(404, 412, 413)
+          204: Type.Null({ description: `${thisRecord} is deleted` }),
+          ...errorResponses(404, 409, 412, 413)
         }
       },
       handler: handlers.deleteRecord

@@ -1,5 +1,5 @@
 import type { TSchema } from '@sinclair/typebox'
-import { details, ErrorBody, InvalidRequest, missingScope, type Problem } from '../../schemas/errors.js'
+import { ConflictingRequest, details, ErrorBody, InvalidRequest, missingScope, type Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { errorBody, invalid } from '../http/errors.js'
 
@@ -25,7 +25,7 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
   const inPath = parameters.find(parameter => parameter.in === 'path' && parameter.schema.type === 'integer')
   const [requestMedia] = Object.values(requestBody?.content ?? {})
   const { items } = { ...requestMedia?.schema }
-  const required = schemas[nameOf(items ?? requestMedia?.schema)]?.required ?? []
+  const { required = [], properties = {} } = { ...schemas[nameOf(items ?? requestMedia?.schema)] }
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
     for (const media of Object.values(body?.content ?? {})) {
@@ -45,6 +45,7 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
     // `default` in the document stands for the responses of Node and Fastify to invalid HTTP.
     if (schemaName(component) === schemaName(ErrorBody.$id)) return { detail: Object({ ...details, default: details[431] })[status] }
     if (schemaName(component) === schemaName(InvalidRequest.$id)) return invalidExample()
+    if (schemaName(component) === schemaName(ConflictingRequest.$id)) return conflictExample()
     const example = sampleIn(component)
     return Object.hasOwn(Object(example), 'id') && inPath?.example ? { ...Object(example), id: inPath.example } : example
   }
@@ -66,6 +67,14 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
     if (inPath) return invalidIn('path', `/${inPath.name}`, 'must be an integer')
     if (limit) return invalidIn('query', `/${limit.name}`, `must be at least ${limit.schema.minimum}`)
     return invalidIn('request', '', 'must be well-formed HTTP')
+  }
+
+  /** The response to a record that conflicts with another one, or to a key in use if the record has no unique field. */
+  function conflictExample () {
+    const [unique] = Object.entries<TSchema>(properties).filter(([, { description = '' }]) => /\bunique$/.test(description))
+    if (unique) return errorBody(invalid('body', [{ path: `/${unique[0]}`, message: 'is already used' }], 'Conflict'), 409)
+    if (parameters.some(({ name }) => name === 'Idempotency-Key')) return { detail: details[409] }
+    return errorBody(invalid('request', [{ path: '', message: 'is referred to by another collection' }], 'Conflict'), 409)
   }
 }
 

@@ -17,7 +17,8 @@ const storeErrors: Record<string, { status: number, detail?: string }> = {
   ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
   ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
   ERR_INVALID_CURSOR: { status: 400 },
-  ERR_NOT_STORABLE: { status: 400 }
+  ERR_NOT_STORABLE: { status: 400 },
+  ERR_CONFLICT: { status: 409 }
 }
 
 /** An error with the properties that Fastify and our stores add. */
@@ -54,8 +55,8 @@ export function httpError (status: keyof typeof errorClasses, detail: string = O
 }
 
 /** Creates a 400 error for the problems in one part of a request. The path is also that for the log, unless there is a `field`. */
-export function invalid (part: Problem['in'], problems: (Omit<Problem, 'in'> & { field?: string })[]): Error & { problems: Problem[] } {
-  const listed = (nameOf: (problem: typeof problems[0]) => string) => `Invalid ${part}: ${problems.map(problem => `${nameOf(problem) || 'it'} ${problem.message}`).join(', ')}.`
+export function invalid (part: Problem['in'], problems: (Omit<Problem, 'in'> & { field?: string })[], title = `Invalid ${part}`): Error & { problems: Problem[] } {
+  const listed = (nameOf: (problem: typeof problems[0]) => string) => `${title}: ${problems.map(problem => `${nameOf(problem) || 'it'} ${problem.message}`).join(', ')}.`
   return Object.assign(httpError(400, listed(({ path }) => path.slice(1))), {
     problems: problems.map(({ path, message }) => ({ in: part, path, message })),
     reasonOf: () => shortened(listed(({ path, field = path.slice(1) }) => field), 1000)
@@ -71,6 +72,7 @@ export function errorBody (error: Thrown, status: number): ErrorBody & { code?: 
   if (status === 413) return { detail: details[413] }
   if (code === 'ERR_INVALID_CURSOR') return errorBody(invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }]), status)
   if (code === 'ERR_NOT_STORABLE') return errorBody(invalid(path ? 'body' : 'request', [{ path, message }]), status)
+  if (code === 'ERR_CONFLICT') return errorBody(invalid(path ? 'body' : 'request', [{ path, message }], 'Conflict'), status)
   if (problems) return { detail: message, errors: problems }
   const ofHost = hostCode.test(code) && { code }
   if (status === 400) return { ...hostProblems(error), ...ofHost }
@@ -107,13 +109,13 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error = errorOf(thrown)
-    const { code = '', headers, reasonOf = () => code } = error
+    const { code = '', headers, reasonOf = () => code === 'ERR_CONFLICT' ? body.detail : code } = error
     const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find((status = 0) => status >= 400 && status <= 599) ?? 500
     const body = errorBody(error, status)
     if (!errorHandler) return reply.send(Object.assign(error, { statusCode: status }, status !== 500 && { message: body.detail, errors: body.errors }))
     // An outage is logged when it starts and when it ends, not for each request.
     if (status >= 500 && !['ERR_STORE_UNAVAILABLE', 'ERR_UNAVAILABLE'].includes(code)) request.log.error({ req: request, err: error }, error.message || body.detail)
-    if (status === 503) reply.header('retry-after', 1)
+    if (status === 503 || code === 'ERR_IDEMPOTENCY_KEY_IN_USE') reply.header('retry-after', 1)
     for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
     // Fastify would close the connection when a body is rejected. We read and discard the rest of the body.
     if (reply.getHeader('connection') === 'close' && !reply.raw.hasHeader('connection')) {

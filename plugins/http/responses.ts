@@ -1,7 +1,7 @@
 import { Type, type TProperties, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ref } from '../../schemas/fields.js'
-import { ErrorBody, InvalidRequest } from '../../schemas/errors.js'
+import { ConflictingRequest, ErrorBody, InvalidRequest } from '../../schemas/errors.js'
 
 /** The content type of every response except the documentation pages. */
 export const jsonType = 'application/json; charset=utf-8'
@@ -56,7 +56,7 @@ export const failures = {
   400: ref(InvalidRequest, { description: 'The request is invalid' }),
   401: failure('The bearer token is missing or not valid', authenticate),
   404: failure('No record has this id'),
-  409: failure('A request with this Idempotency-Key is in progress'),
+  409: ref(ConflictingRequest, { description: 'The record conflicts with another one' }),
   412: failure('The precondition in If-Match or If-None-Match is not met'),
   413: failure('The request body is too large'),
   422: failure('The Idempotency-Key was already used with a different request body'),
@@ -65,6 +65,9 @@ export const failures = {
   503: failure('The database is unavailable, or the service is overloaded or shutting down', retryAfter),
   default: failure('The request is not valid HTTP, or took too long to arrive')
 }
+
+/** The 409 of a POST. Only that for a key has a `Retry-After`. */
+export const conflictOrKeyInUse = ref(ConflictingRequest, { description: 'The record conflicts with another one, or a request with this Idempotency-Key is in progress', headers: retryAfter })
 
 /** The error responses of a route: these statuses, and those that every route has. */
 export function errorResponses (...statuses: (keyof typeof failures)[]) {

@@ -98,15 +98,24 @@ export function batch<In, Out> (
   }
 }
 
-/** Works on all entries at once. If this fails, and not because of an outage, it splits them, so that only those at fault fail. */
-export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>): Promise<(R | Error)[]> {
+/**
+ * Works on all entries at once. If this fails, and not because of an outage, only those at fault fail: those with a conflict,
+ * which a function can find at once, or those that are left when the entries are split.
+ */
+export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>, conflictsIn?: (part: E[], error: unknown) => Promise<(Error | undefined)[]>): Promise<(R | Error)[]> {
+  if (entries.length === 0) return []
   try {
     return await work(entries)
   } catch (error) {
     if (error instanceof StoreUnavailableError) throw error
+    const found = await conflictsIn?.(entries, error) ?? []
+    if (found.some(Boolean)) {
+      const others = await inParts(entries.filter((_, n) => !found[n]), work, conflictsIn)
+      return entries.map((_, n) => found[n] ?? others.shift() as R | Error)
+    }
     if (entries.length === 1) return [error as Error]
     const half = Math.ceil(entries.length / 2)
-    return [...await inParts(entries.slice(0, half), work), ...await inParts(entries.slice(half), work)]
+    return [...await inParts(entries.slice(0, half), work, conflictsIn), ...await inParts(entries.slice(half), work, conflictsIn)]
   }
 }
 

@@ -18,7 +18,8 @@ export interface Store<T extends HasId> {
   /**
    * Appends a record and returns it. Ids may repeat. A record without an id gets the next free id, or the call fails with
    * `NoIdLeftError`. If the idempotency key was used within 24 hours, nothing is appended: the call returns the first
-   * record, or fails with `IdempotencyKeyReusedError` if that record was different.
+   * record, or fails with `IdempotencyKeyReusedError` if that record was different. A record that conflicts with others fails
+   * with `ConflictError`.
    */
   append (record: NewRecord<T>, key?: string): MaybePromise<string>
   /**
@@ -76,12 +77,28 @@ export interface StoreDefinition<T extends HasId> {
   schema: TObject
   /** The records of a new collection. */
   seed: readonly T[]
-  /** The fields that queries can use. */
+  /** The fields that queries can use. They can also use those that are unique or refer to a collection. */
   filters?: readonly string[]
+  /** The fields whose values no two records have in common. A record without the field is no duplicate. */
+  unique?: readonly string[]
+  /** The collections whose ids fields have, by field. */
+  references?: Readonly<Record<string, string>>
+  /** Who chooses the ids. Those of the server are unique. */
+  idSource?: 'client' | 'server'
   /** The new names of fields, by their previous names. */
   renames?: Readonly<Record<string, string>>
   /** SQL that upgrades its table: the first entry from version 1 to 2, and so on. */
   upgrades?: readonly Upgrade[]
+}
+
+/** The names of the fields that have an index besides the id: queries can use them. */
+export function indexedFields ({ filters = [], unique = [], references = {} }: Pick<StoreDefinition<never>, 'filters' | 'unique' | 'references'>) {
+  return [...new Set([...filters, ...unique, ...Object.keys(references)])]
+}
+
+/** The names of the fields whose values no two records have in common. */
+export function uniqueFields ({ unique = [], idSource }: Pick<StoreDefinition<never>, 'unique' | 'idSource'>) {
+  return [...new Set([...idSource === 'server' ? ['id'] : [], ...unique])]
 }
 
 /** One or several SQL statements, for both databases or for each of them. */

@@ -78,7 +78,7 @@ export interface Collection<T extends { id: number }> {
 /** A JSON Merge Patch (RFC 7396). */
 export type MergePatch<T> = T extends unknown[] ? T : T extends object ? { [K in keyof T]?: MergePatch<T[K]> | (undefined extends T[K] ? null : never) } : T
 
-/** An error response of the service. `errors` are the problems of a 400; `requestId` is also in the log of the service. */
+/** An error response of the service. `errors` are the problems of a 400, or the field of a 409; `requestId` is also in the log of the service. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   readonly code: `ERR_HTTP_${number}`
@@ -181,7 +181,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     } catch (error) {
       // An invalid URL is invalid in every attempt.
       if (!fetch && !URL.canParse(url, Object(Object(globalThis).location).href)) throw error
-      if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error)) throw error
+      if (signal?.aborted || attempt > retries || retryAfter > maxRetryAfter || !passes(method, error, retryAfter)) throw error
     }
     await pause(retryAfter * 1000 + Math.random() * Math.min(100 * 2 ** attempt, 30_000), signal)
     return send(path, init, bearer, attempt + 1)
@@ -206,12 +206,13 @@ function parse (text: string) {
 }
 
 /**
- * Returns whether a request can be repeated: after a network error, 429, 503, or 409, which says that the previous attempt
- * is in progress. A DELETE is repeated only after 429, because a repeated one would delete the next record with the same id;
+ * Returns whether a request can be repeated: after a network error, 429, 503, or 409 with `Retry-After`, which says that the
+ * previous attempt is in progress. Another 409 is a conflict with other records. A DELETE is repeated only after 429, because a repeated one would delete the next record with the same id;
  * a PUT or PATCH too, because a repeated one could undo the change of another client.
  */
-function passes (method: Method, error: unknown) {
+function passes (method: Method, error: unknown, retryAfter: number) {
   const status = error instanceof ApiError ? error.status : 0
+  if (status === 409 && retryAfter === 0) return false
   return (['GET', 'HEAD', 'POST'].includes(method) ? [0, 409, 429, 503] : [429]).includes(status)
 }
 

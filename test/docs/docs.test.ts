@@ -26,7 +26,7 @@ const operations = {
   'GET /api/users': ['listUsers', '200 304 400 412 500 503 default'],
   'POST /api/users': ['createUser', '201 400 403 409 412 413 422 500 503 default'],
   'GET /api/users/{id}': ['getUser', '200 304 400 404 412 500 503 default'],
-  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 412 413 500 503 default']
+  'DELETE /api/users/{id}': ['deleteUser', '204 400 403 404 409 412 413 500 503 default']
 }
 
 test('openapi.json in the repository is the document that the service serves', async t => {
@@ -40,7 +40,7 @@ test('the document describes every operation in full', async t => {
   const { name, description, license, version } = JSON.parse(await readFile('package.json', 'utf8'))
   t.equal(openapi, '3.1.0')
   t.same(info, { title: 'Items and users', description, version, contact: { name }, license: { name: license, identifier: license } })
-  t.same(Object.keys(components.schemas), ['ErrorBody', 'Problem', 'InvalidRequest', 'Item', 'User'])
+  t.same(Object.keys(components.schemas), ['ErrorBody', 'Problem', 'InvalidRequest', 'ConflictingRequest', 'Item', 'User'])
 
   const described: Record<string, string[]> = {}
   for (const [path, methods] of Object.entries<Record<string, any>>(paths)) {

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, request, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { Type, type Static } from '@sinclair/typebox'
 import { type FastifyInstance } from 'fastify'
@@ -10,6 +10,7 @@ import { ApiError, createClient, etag, type ClientOptions } from '../../src/clie
 import { definitions } from '../../plugins/definitions.js'
 import { collection } from '../../src/index.js'
 import { ensureBuilt } from '../support/built.js'
+import { newFolder } from '../support/folder.js'
 import { build, host } from '../support/helper.js'
 
 const item = { id: 2, name: 'Teapot 🫖', price: 24.5 }
@@ -270,6 +271,20 @@ test('the client imports nothing, and has at most 3.5 kB, compressed', async t =
   t.notMatch(code, /^\s*import /m, 'it is one file')
   const { length } = gzipSync(code)
   t.ok(length <= 3500, `${length} bytes`)
+})
+
+test('a conflict is not repeated, and a request whose key is in use is', async t => {
+  const file = `${newFolder(t)}/collections.json`
+  const schema = { type: 'object', required: ['id', 'email'], properties: { id: { type: 'integer' }, email: { type: 'string' } } }
+  writeFileSync(file, JSON.stringify({ members: { schema, unique: ['email'], seed: [{ id: 1, email: 'ada' }] } }))
+  const { url, received, faults } = await proxy(t, build(t, { COLLECTIONS_FILE: file }))
+  const members = createClient(url).collection<{ id: number, email: string }>('members')
+  await t.rejects(members.create({ email: 'ada' }), { status: 409, detail: 'Conflict: email is already used.', errors: [{ in: 'body', path: '/email', message: 'is already used' }] })
+  t.equal(received.length, 1)
+  faults.push({ status: 409, retryAfter: '0.001' })
+  t.equal((await members.create({ email: 'bob' })).id, 2)
+  t.equal(received.length, 3)
+  t.same(await members.page({ where: { email: 'bob' } }), { records: [{ id: 2, email: 'bob' }], next: undefined })
 })
 
 async function all<T> (list: AsyncIterable<T>) {

@@ -24,7 +24,7 @@ const [nullable, list] = [{ type: ['string', 'null'] }, { type: 'array', items: 
 function loans (fields: Fields, more: Partial<Definition> = {}): Definition {
   const properties = Object.entries(fields).map(([name, schema]) =>
     name.endsWith('!') ? [name.slice(0, -1), Type.Unsafe(schema)] : [name, Type.Optional(Type.Unsafe(schema))])
-  return { name: 'loans', schema: Type.Object({ id: Type.Integer(), ...Object.fromEntries(properties) }), seed: [], ...more }
+  return { name: 'loans', schema: Type.Object({ id: Type.Integer(), ...Object.fromEntries(properties) }), seed: [], idSource: 'client', ...more }
 }
 
 /** Starts an engine with some definitions, uses the store of the first one, and closes the engine. Returns the warnings. */

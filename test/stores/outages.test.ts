@@ -114,6 +114,6 @@ test('errors of custom stores have the same responses as ours', async t => {
     t.same(lines, error instanceof NoIdLeftError ? [detail] : [], 'only an error that the operator must know is logged')
     t.equal(response.statusCode, status)
     t.equal(response.json().detail, detail)
-    t.equal(response.headers['retry-after'], status === 503 ? '1' : undefined)
+    t.equal(response.headers['retry-after'], status === 503 || status === 409 ? '1' : undefined)
   }
 })

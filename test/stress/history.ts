@@ -35,6 +35,7 @@ const collections = {
   users: {
     schema: { type: 'object', required: ['id', 'name'], properties: { id: { type: 'integer' }, name: { type: 'string' } } },
     idSource: 'client',
+    unique: ['name'], // a retry with a key, and a PUT or PATCH that keeps the name, are no conflicts
     seed: [{ id: 1, name: 'Ada' }]
   }
 }

@@ -14,11 +14,12 @@ onEveryEngine((t, address, engine) => {
     const file = `${newFolder(t)}/collections.json`
     writeFileSync(file, random.file)
     const app = build(t, { DATABASE_URL: address(), COLLECTIONS_FILE: file, DOCS: 'false' })
-    const { problems, accepted, requests } = await random.check(async (method, url, payload) => {
+    const { problems, accepted, conflicts, requests } = await random.check(async (method, url, payload) => {
       const response = await app.inject({ method, url, payload })
       return { status: response.statusCode, body: response.body && response.json() }
     }, perSchema)
     t.same(problems, [], `TEST_SEED=${seed}`)
+    t.ok(conflicts > 0, `${conflicts} values are used already`)
     t.ok(accepted > requests * 0.1 && accepted < requests * 0.9, `${accepted} of ${requests} records are accepted`)
   })
 })

@@ -36,6 +36,14 @@ export function indexesOf (fields: readonly string[]) {
       for (const index of all) index.change(entry, 1)
     },
 
+    /** The position of an entry with this value of a field that is not at the given position. */
+    other (name: string, value: Value, position?: number) {
+      const index = byField.get(name) as Index
+      const first = index.next({ value, position: -Infinity })
+      const found = first?.position === position ? index.next({ value, position: Number(position) + 0.5 }) : first
+      return found && compare(found.values[name], value) === 0 ? found.position : undefined
+    },
+
     /** Returns the entries of a query as of now, in its order, in parts that are found one after the other. */
     find ({ conditions, sort, descending, after }: Plan): Iterable<Entry[]> {
       const tests = conditions.map(condition => ({ name: condition.field.name, test: testOf(condition) }))
@@ -75,7 +83,7 @@ function indexOf (valueOf: (entry: Entry) => Value) {
   const placeOf = (entry: Entry): Place => ({ value: valueOf(entry), position: entry.position })
   const compareTo = (entry: Entry, { value, position }: Place) => compare(valueOf(entry), value) || entry.position - position
 
-  return { size: () => size, placeOf, compare: compareTo, change, rank, walk }
+  return { size: () => size, placeOf, compare: compareTo, change, next, rank, walk }
 
   /** Removes entries at the place of an entry, and inserts others. */
   function change (entry: Entry, removed: number, ...added: Entry[]) {
@@ -92,6 +100,12 @@ function indexOf (valueOf: (entry: Entry) => Value) {
     let before = offset
     for (let n = 0; n < chunk; n++) before += (chunks[n] as Entry[]).length
     return before
+  }
+
+  /** The first entry that is not before a place. */
+  function next (place: Place) {
+    const { chunk, offset } = locate(place)
+    return chunks[chunk]?.[offset] ?? chunks[chunk + 1]?.[0]
   }
 
   /** The chunk and the offset in it of the first entry that is not before a place. */

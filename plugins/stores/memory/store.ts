@@ -1,15 +1,41 @@
 import { randomInt } from 'node:crypto'
+import { StartupError } from '../../startup.js'
+import { conflicts, unfit, violations, withIndex } from '../errors.js'
 import { encoderOf, fieldsOf } from '../fields.js'
 import { digestOf, jsonOf, memoryKeys, previousId, type Insert } from '../idempotency.js'
 import type { Query } from '../../../schemas/query.js'
-import { planner } from '../query.js'
-import { generatedIds, hasId, maxCountedId, nextId, numbered, type HasId, type Store, type StoreDefinition } from '../store.js'
+import { planner, type Value } from '../query.js'
+import { generatedIds, hasId, indexedFields, maxCountedId, nextId, numbered, uniqueFields, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { indexesOf } from './indexes.js'
 import { countEntries, readEntries } from './queries.js'
 import { segmentedJson } from './segments.js'
 
+/** What other collections need to know of a collection. */
+interface Relations {
+  has (id: number): boolean
+  /** Whether a record, except the one at a position, refers to a record of a collection. */
+  refersTo (collection: string, id: number, position?: number): boolean
+  /** What is wrong with the references of its first records. */
+  violations (): string[]
+}
+
+/** The memory of this process. */
+export function memoryEngine ({ timeout }: Pick<EngineOptions, 'timeout'>): Engine {
+  const collections = new Map<string, Relations>()
+  return {
+    open: definition => memory(definition, timeout, collections),
+    start () {
+      const problems = Array.from(collections.values(), collection => collection.violations()).flat()
+      if (problems.length > 0) throw new StartupError(unfit(problems))
+    },
+    check () {},
+    close () {}
+  }
+}
+
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
-export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<StoreDefinition<T>, 'schema' | 'seed' | 'filters'>, timeout = Infinity): Required<Store<T>> {
+export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'name'> & { name?: string }, timeout = Infinity, others = new Map<string, Relations>()): Required<Store<T>> {
+  const { name: ownName = '', schema, seed } = definition
   const encode = encoderOf(schema)
   const ids = generatedIds({ schema, seed })
   const records = segmentedJson()
@@ -23,11 +49,24 @@ export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<St
   let changes = 0
   /** Distinguishes the versions of this store from those of other instances. */
   const instance = randomInt(2 ** 47).toString(36)
-  const fields = fieldsOf(schema).filter(({ name }) => filters.includes(name))
-  const plan = planner(fields)
-  const indexes = fields.length > 0 ? indexesOf(filters) : undefined
+  const indexed = indexedFields(definition)
+  const unique = uniqueFields(definition)
+  const plan = planner(fieldsOf(schema).filter(({ name }) => indexed.includes(name)))
+  const indexes = indexed.length > 0 ? indexesOf(indexed) : undefined
 
-  seed.forEach(add)
+  const references = Object.entries(definition.references ?? {})
+  const isConstrained = unique.length + references.length > 0
+
+  for (const record of seed) add(uniquelyValued(record))
+  others.set(ownName, {
+    has: id => firstById.has(id),
+    refersTo: (target, id, position) => references.some(([name, other]) => other === target && indexes?.other(name, id, position) !== undefined),
+    violations: () => references.flatMap(([name, target]) => {
+      const values = new Set(seed.map(record => Reflect.get(record, name) as number | undefined))
+      const missing = [...values].filter(value => value !== undefined && !others.get(target)?.has(value))
+      return missing.length > 0 ? [violations.missing(`${ownName}.${name}`, target, missing)] : []
+    })
+  })
   return {
     schema,
     append: (record, key) => append({ records: [record], isMany: false, key }),
@@ -41,19 +80,49 @@ export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<St
 
   function append ({ records, isMany, key }: Insert<T>) {
     const digest = key === undefined ? '' : digestOf(jsonOf(records.map(encode), isMany))
-    const given = key === undefined ? undefined : previousId(keys.get(key), digest)
-    if (given !== undefined) return jsonOf(numbered(records, given).map(encode), isMany)
+    const used = key === undefined ? undefined : previousId(keys.get(key), digest)
+    if (used !== undefined) return jsonOf(numbered(records, used).map(encode), isMany)
     const first = firstIdOf(records)
+    const given = numbered(records, first)
+    if (isConstrained) checkAll(given, isMany)
+    if (!records.every(hasId)) lastId = first + records.length - 1
     if (key !== undefined) keys.set(key, { digest, id: first })
-    return jsonOf(numbered(records, first).map(add), isMany)
+    return jsonOf(given.map(add), isMany)
   }
 
   /** The id of the first record: its own, or a new one. */
   function firstIdOf (records: Insert<T>['records']) {
-    if (records.every(hasId)) return Number(records[0]?.id)
-    const first = nextId(lastId, id => firstById.get(id) !== undefined, ids.maximum, records.length)
-    lastId = first + records.length - 1
-    return first
+    return records.every(hasId) ? Number(records[0]?.id) : nextId(lastId, id => firstById.get(id) !== undefined, ids.maximum, records.length)
+  }
+
+  /** Throws if a record conflicts with others, or with those before it. */
+  function checkAll (records: readonly HasId[], isMany: boolean) {
+    const before = new Map(['id', ...unique].map(name => [name, new Set<unknown>()]))
+    for (const [n, record] of records.entries()) {
+      withIndex(isMany ? n : undefined, () => checked(record, undefined, before))
+      for (const [name, values] of before) values.add(Reflect.get(record, name))
+    }
+  }
+
+  /** Returns the record, unless it conflicts with others. One that replaces another has its position. */
+  function checked<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
+    if (!isConstrained) return record
+    for (const [name, target] of references) {
+      const value = Reflect.get(record, name) as number | undefined
+      const isOwn = target === ownName && (value === Reflect.get(record, 'id') || before?.get('id')?.has(value))
+      if (value !== undefined && !isOwn && !others.get(target)?.has(value)) throw conflicts.missing(name, target)
+    }
+    return uniquelyValued(record, position, before)
+  }
+
+  function uniquelyValued<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
+    for (const name of unique) {
+      const value = Reflect.get(record, name) as Value
+      if (value === undefined) continue
+      const holder = name === 'id' ? firstById.get(Number(value)) : indexes?.other(name, value, position)
+      if ((holder !== undefined && holder !== position) || before?.get(name)?.has(value)) throw conflicts.used(name)
+    }
+    return record
   }
 
   function add (record: HasId) {
@@ -98,7 +167,9 @@ export function memory<T extends HasId> ({ schema, seed, filters = [] }: Pick<St
     if (position === undefined) return
     const current = records.at(position)
     const record = changeOf(current)
-    const json = record && encode(record)
+    const json = record && encode(checked(record, position))
+    const referrer = record ? undefined : [...others].find(([name, other]) => other.refersTo(ownName, id, name === ownName ? position : undefined))
+    if (referrer) throw conflicts.referred(referrer[0])
     records.change(position, json)
     indexes?.remove(position)
     if (record) indexes?.add(position, String(json), record)

@@ -80,7 +80,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
    * has it. A function returns the statement when there is a connection for it.
    */
   function write (config: Statement) {
-    return run(config, cancelIfWaiting).catch(error => fail(isRefusal(error) ? rejection(error.constraint) : error))
+    return run(config, cancelIfWaiting).catch(error => fail(isRefusal(error) ? Object.assign(rejection(error.constraint ?? (error.routine === 'exec_stmt_raise' ? error.message : undefined)), { cause: error }) : error))
   }
 
   /** Runs the statements of one collection on at most half of the connections, so that a lock on its table does not stop other collections. */

@@ -10,12 +10,13 @@ import { migrate, type Table } from '../sql/migrations.js'
 import type { Statement } from '../sql/queries.js'
 import type { Row } from '../sql/table.js'
 import { hasId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
+import { conflictFinder, isConflict } from './conflicts.js'
 import { codeOf, connectPostgres } from './connections.js'
 import { postgresTable, probe, statement } from './statements.js'
 import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
 
-/** A call of `change`, with the row that the last attempt could not change, although no other transaction had changed it. */
-type Change<T extends HasId> = { id: number, change (current: string): T | undefined, deadline: number, tried?: Row }
+/** A call of `change`, with the row that the last attempt could not change, although no other transaction had changed it, and whether that was to be removed. */
+type Change<T extends HasId> = { id: number, change (current: string): T | undefined, deadline: number, tried?: Row, isRemoval?: boolean }
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
@@ -37,6 +38,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const table = postgresTable(collection, timeout)
     const { read, write: writeOwn } = ofCollection()
     const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
+    const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
     const lists = listReader<T>(table, { run, openSnapshot, timeout })
     const [insert, insertAndNumber] = [inserter(false), inserter(true)]
     /** How long the last transaction with changes took for a record, in milliseconds. */
@@ -58,7 +60,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         const outcomes = await changeAll(part, delayed)
         for (const [n, { id }] of part.entries()) if (outcomes[n] === again) delayed.add(id)
         return outcomes
-      })
+      }, (part, error) => conflictsInChanges(part, delayed, error))
     }, { keyOf: ({ id }: Change<T>) => id })
 
     opened.push({
@@ -90,9 +92,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
     /** Applies the calls for each record in order, and writes the result once. Calls that must be repeated, and those after them, have the outcome `again`. */
     async function changeAll (calls: Change<T>[], delayed: Set<number>) {
-      const ids = [...new Set(calls.map(({ id }) => id))]
-      const rows = await firstRows(ids)
-      const states = new Map(ids.map((id, n) => [id, stateOf(rows[n])]))
+      const states = await statesOf(calls)
       const outcomes = calls.map(call => apply(call, states.get(call.id), delayed))
       const changed = [...states.values()].filter(state => state !== undefined).filter(({ isChanged }) => isChanged)
         .slice(0, Math.max(1, timeout / 4 / pace)) // the others are repeated, so that slow triggers do not exceed the timeout
@@ -114,6 +114,33 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       })
     }
 
+    /** The conflicts of calls that the database has rejected. A call that conflicts changes nothing, so the next ones get the record as it was. */
+    async function conflictsInChanges (calls: Change<T>[], delayed: Set<number>, error: unknown) {
+      if (!isConflict(error)) return []
+      if (calls.length === 1) return [await conflictOf(error, calls[0]?.isRemoval)]
+      const states = await statesOf(calls)
+      const stepOf = (call: Change<T>, state: ReturnType<typeof stateOf>) => {
+        const before = state?.json
+        return typeof apply(call, state, delayed) === 'string' && state ? { before: JSON.parse(String(before)), position: state.row.at(-3), record: state.record } : undefined
+      }
+      const copies = new Map([...states].map(([id, state]) => [id, state && { ...state }]))
+      const find = await lookUp(calls.flatMap(call => stepOf(call, copies.get(call.id)) ?? []))
+      return calls.map(call => {
+        const state = states.get(call.id)
+        const before = state && { ...state }
+        const step = stepOf(call, state)
+        const conflict = step && find(step)
+        if (conflict) states.set(call.id, before)
+        return conflict
+      })
+    }
+
+    async function statesOf (calls: Change<T>[]) {
+      const ids = [...new Set(calls.map(({ id }) => id))]
+      const rows = await firstRows(ids)
+      return new Map(ids.map((id, n) => [id, stateOf(rows[n])]))
+    }
+
     /** A record while calls are applied to it. Without a `record`, it is removed. */
     function stateOf (row?: Row) {
       return row && { row, json: table.encodeRow(row), isChanged: false, record: undefined as T | undefined, deadline: Infinity }
@@ -127,6 +154,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       try {
         if (isHidden(state.row, call.tried)) throw rejection()
         const record = call.change(state.json)
+        call.isRemoval = !record
         if (record) state.json = table.encode(table.checkText(record))
         Object.assign(state, { record, isChanged: true, deadline: Math.min(state.deadline, call.deadline) })
         return state.json
@@ -171,7 +199,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
             place += records.length
             return isInserted ? numbered(records, Number(first)).map(table.encode) : undefined
           })
-        })
+        }, conflictsInInserts)
         const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
         return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Error)
       }, { sizeOf: table.sizeOf })

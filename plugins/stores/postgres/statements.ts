@@ -26,14 +26,14 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
 
     // No collection has a name with a colon, so these names are free.
     created: sqlTable.tableWith(`bigint generated always as identity (sequence name "${name}:position") constraint "${name}:key" primary key`,
-      'id, position', dialect.byCodePoint,
+      'id, position', dialect,
       `insert into last_ids values ('${name}', ${ids.lastUsed})`,
       `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
       triggerOf(table)
     ),
 
     insertion,
-    ...listStatements(sqlTable, collection.filters ?? [], dialect, selectedAs, decoded),
+    ...listStatements(sqlTable, dialect, selectedAs, decoded),
     encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) => decoded(value, fields[n]?.type))),
 
     /** The first records with some ids, each with its position, its row version, the last transaction that held it, and the place of its id. */

@@ -1,8 +1,9 @@
 import { StartupError } from '../../startup.js'
 import type { FieldType } from '../fields.js'
-import { ownName, sharedTables, type ActualColumn, type Change, type Database, type Table } from '../sql/migrations.js'
+import { ownName, sharedTables, type ActualColumn, type Change, type Database, type Index, type Reference, type Table } from '../sql/migrations.js'
 import type { Dialect } from '../sql/queries.js'
-import { literal, quoted, type Conditions } from '../sql/table.js'
+import { keySql, literal, quoted, type Conditions } from '../sql/table.js'
+import type { MaybePromise } from '../store.js'
 
 /** The values that a column can have beyond its type. */
 export const conditions: Conditions = {
@@ -16,6 +17,7 @@ export const dialect: Dialect = {
   listOf: values => values,
   isPresent: column => `${column} is not null`,
   byCodePoint: column => `${column} collate "C"`,
+  hasKeysInTable: false, // the other table may be created later
   withoutIndex: column => column // it has statistics, and does not block the process
 }
 
@@ -52,7 +54,7 @@ export function triggerOf (table: string) {
 
 /** A PostgreSQL database for `migrate`. */
 export function postgresDatabase (query: Database['query'], run: Database['run']): Database {
-  return { kind: 'postgres', query, run, read, alter, complete, mayRecord }
+  return { kind: 'postgres', query, run, read, alter, complete, foreignKeys, addForeignKey, dropForeignKey, mayRecord }
 
   async function read ({ name, table, columns, position }: Table) {
     const rows = await query(`
@@ -99,19 +101,38 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
     await run(['set local extra_float_digits = 1', ...steps.length > 0 ? [`alter table ${table} ${steps.join(', ')}`] : [], ...required].join('; '))
   }
 
-  async function complete ({ table, indexes }: Table) {
+  async function complete ({ table, indexes }: Table, isPossible: (index: Index) => MaybePromise<boolean>) {
     const found = await query(`
       select relname, pg_get_indexdef(indexrelid) from pg_index join pg_class on pg_class.oid = indexrelid
       where indrelid = to_regclass(${literal(table)}) and indisvalid and not indisprimary and indpred is null`) as [string, string][]
-    for (const [index] of found) if (ownName.test(index) && !Object.hasOwn(indexes, index)) await run(`drop index ${quoted(index)}`)
-    for (const [index, columns] of Object.entries(indexes)) {
-      if (!found.some(([, sql]) => plain(sql).endsWith(plain(`using btree (${columns})`)))) await run(`create index ${quoted(index)} on ${table} (${columns})`)
-    }
+    const missing = indexes.filter(({ columns, unique }) => !found.some(([, sql]) =>
+      plain(sql).endsWith(plain(`using btree (${columns})`)) && (!unique || /^create unique/i.test(sql))))
+    // The ids of the server are unique without their index, too.
+    const isOther = missing.some(({ isGenerated }) => isGenerated) && !await mayChange(table)
+    for (const [name] of found) if (!isOther && ownName.test(name) && !indexes.some(index => index.name === name)) await run(`drop index ${quoted(name)}`)
+    for (const index of missing) if (!(isOther && index.isGenerated) && await isPossible(index)) await run(index.sql)
     const [[hasFunction, hasTrigger] = []] = await query(`
       select to_regproc('count_change') is not null, exists (select from pg_trigger
         where tgrelid = to_regclass(${literal(table)}) and tgfoid = to_regproc('count_change')::oid and tgtype = 56 and tgenabled in ('O', 'A'))`)
     if (!hasFunction) await run(countFunction)
     if (!hasTrigger) await run(`drop trigger if exists count_changes on ${table}; ${triggerOf(table)}`)
+  }
+
+  async function foreignKeys ({ table }: Table) {
+    return (await query(`select conname from pg_constraint where conrelid = to_regclass(${literal(table)}) and contype = 'f'`)).map(([name]) => String(name))
+  }
+
+  function addForeignKey ({ table }: Table, reference: Reference) {
+    return run(`alter table ${table} add ${keySql(reference).replace(' references', ` foreign key (${reference.column}) references`)}`)
+  }
+
+  function dropForeignKey ({ table }: Table, key: string) {
+    return run(`alter table ${table} drop constraint ${quoted(key)}`)
+  }
+
+  async function mayChange (table: string) {
+    const [[isAllowed] = []] = await query(`select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(${literal(table)})`)
+    return isAllowed === true
   }
 
   async function mayRecord () {

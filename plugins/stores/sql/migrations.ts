@@ -1,6 +1,8 @@
 import { StartupError } from '../../startup.js'
+import { maxCounted, unfit } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
 import type { MaybePromise, StoreDefinition } from '../store.js'
+import { constraintsOf } from './constraints.js'
 import { literal, quoted, sqlValue, toColumn, type Row } from './table.js'
 
 /** A column that a table needs for a field. */
@@ -22,12 +24,32 @@ export interface Table extends Required<Pick<StoreDefinition<never>, 'name' | 'u
   /** The definition of the column for the position. */
   position: string
   columns: Column[]
-  /** The columns of its indexes, by name. */
-  indexes: Record<string, string>
+  indexes: Index[]
+  references: Reference[]
   /** The SQL that creates it. */
   creation: string[]
   /** Inserts the first records. */
   fill? (query: Query): MaybePromise<unknown>
+}
+
+/** An index that a table needs. */
+export interface Index {
+  name: string
+  columns: string
+  /** The SQL that creates it. */
+  sql: string
+  /** The field whose values no two records have in common. */
+  unique?: Pick<Column, 'name' | 'column'>
+  /** Whether the server generates these unique values, so that a role that may not create the index can do without it. */
+  isGenerated?: boolean
+}
+
+/** A foreign key that a table needs. */
+export interface Reference extends Pick<Column, 'name' | 'column'> {
+  /** The name of the constraint. */
+  key: string
+  /** The collection that it refers to. */
+  target: string
 }
 
 /** A column as the database has it. */
@@ -62,8 +84,13 @@ export interface Database {
   /** Reads the columns of a table. */
   read (table: Table): MaybePromise<Actual>
   alter (table: Table, changes: Change[], actual: Actual): MaybePromise<unknown>
-  /** Creates missing indexes and triggers of a table, and drops those that are not needed any more. */
-  complete (table: Table): MaybePromise<unknown>
+  /** Creates missing indexes and triggers of a table, and drops those that are not needed any more. An index is created if the function allows it. */
+  complete (table: Table, isPossible: (index: Index) => MaybePromise<boolean>): MaybePromise<unknown>
+  /** The names of the foreign keys of a table. */
+  foreignKeys (table: Table): MaybePromise<string[]>
+  /** Adds or drops a foreign key. SQLite does this with the table. */
+  addForeignKey? (table: Table, reference: Reference): MaybePromise<unknown>
+  dropForeignKey? (table: Table, key: string): MaybePromise<unknown>
   /** Whether the role may change the table `collections`. */
   mayRecord (): MaybePromise<boolean>
 }
@@ -89,9 +116,6 @@ export const changesStart = 1_000_000_000
 /** The names of our indexes and triggers contain a character that the name of a collection cannot have. */
 export const ownName = /^[a-z][a-z\d_]*:/
 
-/** Values are counted up to this number. */
-const maxCounted = 10_000
-
 /** Statements that would commit a part of the changes. */
 const transactionControl = /(^|;)\s*(begin|start|commit|rollback)(\s+(transaction|work|deferred|immediate|exclusive))*\s*(;|$)/i
 
@@ -107,12 +131,15 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
   if (isNew) for (const sql of shared) await run(sql)
   const rows = await query('select name, version, columns from collections')
   const problems: string[] = []
+  const { compareKeys, addKeys, isPossible } = constraintsOf(database, problems)
+  for (const table of tables) await compareKeys(table)
   for (const table of tables) {
     const [, version, columns] = rows.find(([name]) => name === table.name) ?? []
     if (version === undefined) await create(table)
     else await update(table, Number(version), JSON.parse(String(columns)))
   }
-  if (problems.length > 0) throw new StartupError(['The schema does not fit the records in the option store. Nothing was changed.', ...problems].join('\n  '))
+  if (problems.length === 0) await addKeys()
+  if (problems.length > 0) throw new StartupError(unfit(problems))
 
   async function create (table: Table) {
     for (const sql of table.creation) await run(sql)
@@ -133,7 +160,7 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
     if (problems.length > 0) return
     await named(`Cannot change the table ${name}`, async () => {
       if (changes.length > 0) await database.alter(table, changes, actual)
-      await database.complete(table)
+      await database.complete(table, index => isPossible(table, index))
     })
     const isChanged = executed.length > 0 || isRenamed || changes.length > 0
     // The records in lists may have changed, so the ETags of lists change.

@@ -21,6 +21,8 @@ export interface Dialect {
   isPresent (column: string, type: FieldType): string
   /** A text that is compared by code point. */
   byCodePoint (column: string): string
+  /** Whether foreign keys are in the definition of a table. */
+  hasKeysInTable: boolean
   /** A column that is compared without its index. */
   withoutIndex (column: string): string
 }
@@ -69,13 +71,13 @@ export function indexOnly (part: Part): Part | undefined {
 }
 
 /** The statements for the lists of a table. The functions return a column as it is selected, and the value that was selected. */
-export function listStatements ({ table, fields }: Table, filters: readonly string[], dialect: Dialect, selectedAs = ({ column }: Column) => column, decoded = (value: unknown, _type: FieldType) => value) {
+export function listStatements ({ table, fields, indexed }: Table, dialect: Dialect, selectedAs = ({ column }: Column) => column, decoded = (value: unknown, _type: FieldType) => value) {
   const write = partWriter(fields, dialect)
   const columns = fields.map(selectedAs).join(', ')
   const sizes = sum(fields.filter(({ columnType }) => columnType === 'text').map(({ column }) => `coalesce(octet_length(${column}), 0)`))
 
   return {
-    plan: planner(fields.filter(({ name }) => filters.includes(name))),
+    plan: planner(fields.filter(({ name }) => indexed.includes(name))),
 
     /** Selects records of a part, or none if their texts are too large to be read at once. */
     selectPiece (part: Part, count: number): Statement {

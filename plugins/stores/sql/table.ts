@@ -1,8 +1,9 @@
 import { NotStorableError } from '../errors.js'
 import { encoderOf, fieldsOf, type FieldType } from '../fields.js'
 import { digestOf, type Insert } from '../idempotency.js'
-import type { HasId, StoreDefinition } from '../store.js'
-import type { Column } from './migrations.js'
+import { indexedFields, uniqueFields, type HasId, type StoreDefinition } from '../store.js'
+import type { Column, Index, Reference } from './migrations.js'
+import type { Dialect } from './queries.js'
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
 const columnTypes: Record<FieldType, string> = {
@@ -16,40 +17,53 @@ export type Conditions = Partial<Record<FieldType, (column: string) => string>>
 export type Row = unknown[]
 
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
-export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, filters = [] }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
+export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, ...definition }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
   const encode = encoderOf(schema)
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const columns = fields.map(({ column }) => column).join(', ')
   const table = quoted(name)
+  const indexed = indexedFields(definition)
+  const unique = uniqueFields(definition)
+  const references = fields.flatMap((field): Reference[] => {
+    const target = definition.references?.[field.name]
+    return target === undefined ? [] : [{ name: field.name, column: field.column, target, key: `${name}:${shortened(field.name)}:fkey` }]
+  })
   const valuesOf = (record: object): Row => fields.map(({ name, type }) => toColumn(Reflect.get(record, name), type))
 
   return {
     table,
     columns,
     fields,
+    indexed,
     encode,
     valuesOf,
 
-    /** The table for `migrate`: the definition of its positions, the columns of its index, and what is executed after its creation. */
-    tableWith (position: string, index: string, byCodePoint: (column: string) => string, ...statements: string[]) {
+    /** The table for `migrate`: the definition of its positions, the columns of its index if ids may repeat, and what is executed after its creation. */
+    tableWith (position: string, index: string, { byCodePoint, hasKeysInTable }: Dialect, ...statements: string[]) {
       const needed = fields.map(({ default: value, ...field }): Column => {
         const { type, isOptional, column, columnType } = field
         const condition = conditions[type]?.(column)
         const check = condition && (isOptional ? `${column} is null or ${condition}` : condition)
         const given = isOptional || value === undefined ? undefined : sqlValue(toColumn(value, type))
-        const definition = columnType + (isOptional ? '' : ' not null') + (check ? ` check (${check})` : '')
+        const reference = hasKeysInTable ? references.find(({ name }) => name === field.name) : undefined
+        const definition = columnType + (isOptional ? '' : ' not null') + (check ? ` check (${check})` : '') + (reference ? ` ${keySql(reference)}` : '')
         return { ...field, check, definition, default: given }
       })
-      // Each field that can be queried has an index. A part of its name is a digest, because names are limited to 63 bytes.
-      const filtered = fields.filter(({ name }) => name !== 'id' && filters.includes(name)).map(({ name: field, type, column }) =>
-        [`${name}:${digestOf(field).slice(0, 8)}`, `${type === 'string' ? byCodePoint(column) : column}, position`])
-      const indexes: Record<string, string> = { [`${name}:id`]: index, ...Object.fromEntries(filtered) }
+      // Each field that can be queried has an index.
+      const indexes = fields.filter(({ name }) => name === 'id' || indexed.includes(name)).map((field): Index => {
+        const isUnique = unique.includes(field.name)
+        const column = field.type === 'string' ? byCodePoint(field.column) : field.column
+        const columns = isUnique ? column : field.name === 'id' ? index : `${column}, position`
+        const indexName = `${name}:${field.name === 'id' ? 'id' : shortened(field.name)}${isUnique ? ':key' : ''}`
+        const sql = `create ${isUnique ? 'unique ' : ''}index ${quoted(indexName)} on ${table} (${columns})`
+        return { name: indexName, columns, sql, ...isUnique && { unique: field, isGenerated: !indexed.includes(field.name) } }
+      })
       const creation = [
         `create table ${table} (${[`position ${position}`, ...needed.map(columnSql)].join(', ')})`,
-        ...Object.entries(indexes).map(([index, columns]) => `create index ${quoted(index)} on ${table} (${columns})`),
+        ...indexes.map(({ sql }) => sql),
         ...statements
       ]
-      return { name, table, upgrades, renames, position, creation, columns: needed, indexes }
+      return { name, table, upgrades, renames, position, creation, columns: needed, indexes, references }
     },
 
     encodeRow (values: Row) {
@@ -100,6 +114,16 @@ export function sum (terms: string[]): string {
 /** The SQL of a column in a new table. */
 export function columnSql ({ column, definition, default: value }: Column) {
   return `${column} ${definition}${value === undefined ? '' : ` default ${value}`}`
+}
+
+/** A part of the name of an index or a key. It is a digest, because names are limited to 63 bytes. */
+function shortened (field: string) {
+  return digestOf(field).slice(0, 8)
+}
+
+/** The SQL of a foreign key of a column. */
+export function keySql ({ key, target }: Reference) {
+  return `constraint ${quoted(key)} references ${quoted(target)} ("id")`
 }
 
 /** An identifier in SQL. */

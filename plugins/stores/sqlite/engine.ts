@@ -1,9 +1,11 @@
+import { withIndex } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { changesStart, migrate, sharedTables, type Table } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
 import { tableOf, type Row } from '../sql/table.js'
 import { generatedIds, hasId, maxCountedId, nextId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
+import { conflictFinder } from './conflicts.js'
 import { connectSqlite } from './connections.js'
 import { conditions, dialect, sqliteDatabase, triggersOf } from './tables.js'
 
@@ -26,16 +28,17 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
 
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
-    const { name, schema, seed, filters = [] } = collection
+    const { name, schema, seed } = collection
     const ids = generatedIds(collection)
     const sqlTable = tableOf(collection, conditions)
     const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
-    const lists = { ...listStatements(sqlTable, filters, dialect), encodeRow }
+    const lists = { ...listStatements(sqlTable, dialect), encodeRow }
     const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
+    const orConflict = conflictFinder(connection, name, fields)
     let statements: ReturnType<typeof prepared>
 
     opened.push({
-      ...tableWith('integer primary key autoincrement', 'id', dialect.byCodePoint,
+      ...tableWith('integer primary key autoincrement', 'id', dialect,
         `insert into last_ids values ('${name}', ${ids.lastUsed})`,
         `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
         ...triggersOf(name).map(([, sql]) => sql)
@@ -68,8 +71,8 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
         if (!row) return
         const current = encodeRow(row)
         const record = changeOf(current)
-        if (record) statements.replace.run(...valuesOf(checkText(record)), row.at(-1))
-        else statements.remove.run(row.at(-1))
+        if (record) orConflict(() => statements.replace.run(...valuesOf(checkText(record)), row.at(-1)), record, row.at(-1))
+        else orConflict(() => statements.remove.run(row.at(-1)), undefined, row.at(-1))
         return record ? encode(record) : current
       })
     }
@@ -81,10 +84,8 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
           select max(id, ${ids.before}, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
           from last_ids where collection = '${name}'`),
         keepLastId: connection.prepare(`update last_ids set id = ? where collection = '${name}'`),
-        claimKey: connection.prepare(`
-          insert or replace into idempotency_keys select '${name}', ?, ?, ?, ?
-          where not exists (select 1 from idempotency_keys where collection = '${name}' and key = ? and at >= ?)`),
-        selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ?`),
+        claimKey: connection.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`),
+        selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`),
         selectFirst: connection.prepare(`select ${columns}, position from ${table} where id = ? order by position limit 1`),
         selectVersion: connection.prepare(versionSelection()),
         replace: connection.prepare(`update ${table} set ${fields.map(({ column }) => `${column} = ?`).join(', ')} where position = ?`),
@@ -93,16 +94,15 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     }
 
     /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. */
-    function insertAll ({ records, key, digest: newDigest = '' }: Insert<T>) {
+    function insertAll ({ records, isMany, key, digest: newDigest = '' }: Insert<T>) {
+      const [digest = '', usedId] = key === undefined ? [] : statements.selectUse.get(key, expiredBefore()) as [string, number] | undefined ?? []
+      if (usedId !== undefined) return numbered(records, Number(previousId({ digest, id: usedId }, newDigest)))
       const areNumbered = !records.every(hasId)
       const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
-      if (key !== undefined && statements.claimKey.run(key, newDigest, first, Date.now(), key, expiredBefore()).changes === 0) {
-        const [digest, id] = statements.selectUse.get(key) as [string, number]
-        return numbered(records, Number(previousId({ digest, id }, newDigest)))
-      }
-      if (areNumbered) statements.keepLastId.run(first + records.length - 1)
       const given = numbered(records, first)
-      for (const record of given) statements.insert.run(...valuesOf(record))
+      for (const [n, record] of given.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => statements.insert.run(...valuesOf(record)), record))
+      if (areNumbered) statements.keepLastId.run(first + records.length - 1)
+      if (key !== undefined) statements.claimKey.run(key, newDigest, first, Date.now())
       return given
     }
 

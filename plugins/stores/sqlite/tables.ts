@@ -1,7 +1,8 @@
 import type { FieldType } from '../fields.js'
-import { ownName, type ActualColumn, type Change, type Database, type Table } from '../sql/migrations.js'
+import { ownName, type ActualColumn, type Change, type Database, type Index, type Table } from '../sql/migrations.js'
 import type { Dialect } from '../sql/queries.js'
 import { columnSql, literal, quoted, type Conditions, type Row } from '../sql/table.js'
+import type { MaybePromise } from '../store.js'
 import type { Connection } from './file.js'
 
 /** SQLite stores values of any type in a column, unless a condition prevents it. */
@@ -19,6 +20,7 @@ export const dialect: Dialect = {
   listOf: JSON.stringify,
   isPresent: (column, type) => `${column} >= ${type === 'string' ? "''" : '-9e999'}`, // SQLite uses no index for `is not null`
   byCodePoint: column => column,
+  hasKeysInTable: true,
   withoutIndex: column => `+${column}`
 }
 
@@ -40,15 +42,15 @@ export function triggersOf (name: string) {
 export function sqliteDatabase (connection: Connection): Database {
   const run = (sql: string) => connection.exec(sql)
   const query = (sql: string) => connection.prepare(sql).all() as Row[]
-  return { kind: 'sqlite', query, run, read, alter, complete, mayRecord: () => true }
+  return { kind: 'sqlite', query, run, read, alter, complete, foreignKeys, mayRecord: () => true }
 
-  /** A column fits if the SQL of the table contains its definition. */
+  /** A column fits if the SQL of the table contains its definition. A foreign key that is not needed any more can be removed only with the table. */
   function read ({ name, table, position, columns }: Table) {
-    const [[sql = ''] = []] = query(`select sql from sqlite_schema where type = 'table' and name = ${literal(name)}`) as string[][]
-    const isNumbered = sql.includes(`position ${position}`)
+    const sql = sqlOf(name)
+    const isKept = sql.includes(`position ${position}`) && keysIn(sql).every(key => columns.some(({ definition }) => definition.includes(quoted(key))))
     return new Map(query(`pragma table_info(${table})`).map(([, column, type, isRequired, value]): [string, ActualColumn] => {
       const needed = columns.find(({ name }) => name === column)
-      const fits = isNumbered && sql.includes(`${needed?.column} ${needed?.definition}`)
+      const fits = isKept && sql.includes(`${needed?.column} ${needed?.definition}`)
       return [String(column), { type: String(type), isRequired: isRequired === 1, default: value === null ? undefined : String(value), fits, checks: [] }]
     }))
   }
@@ -83,9 +85,9 @@ export function sqliteDatabase (connection: Connection): Database {
       ${objects.map(([, , sql]) => `${sql};`).join(' ')}`)
   }
 
-  function complete ({ name, table, indexes }: Table) {
+  async function complete ({ name, indexes }: Table, isPossible: (index: Index) => MaybePromise<boolean>) {
     const needed = new Map([
-      ...Object.entries(indexes).map(([index, columns]) => [index, `create index ${quoted(index)} on ${table} (${columns})`] as const),
+      ...indexes.map(({ name, sql }) => [name, sql] as const),
       ...triggersOf(name)
     ])
     const objects = objectsOf(name)
@@ -94,13 +96,30 @@ export function sqliteDatabase (connection: Connection): Database {
       if (needed.get(object)?.toLowerCase() === sql.toLowerCase()) needed.delete(object)
       else if (ownName.test(object) || previousNames.includes(object)) run(`drop ${type} ${quoted(object)}`)
     }
-    for (const sql of needed.values()) run(sql)
+    for (const [object, sql] of needed) {
+      const index = indexes.find(({ name }) => name === object)
+      if (!index || await isPossible(index)) run(sql)
+    }
+  }
+
+  function foreignKeys ({ name }: Table) {
+    return keysIn(sqlOf(name))
+  }
+
+  function sqlOf (name: string) {
+    const [[sql = ''] = []] = query(`select sql from sqlite_schema where type = 'table' and name = ${literal(name)}`) as string[][]
+    return sql
   }
 
   /** The type, name and SQL of the indexes and triggers of a table. */
   function objectsOf (name: string) {
     return query(`select type, name, sql from sqlite_schema where tbl_name = ${literal(name)} and type in ('index', 'trigger') and sql is not null`) as [string, string, string][]
   }
+}
+
+/** The names of our foreign keys in the SQL of a table. */
+function keysIn (sql: string) {
+  return Array.from(sql.matchAll(/constraint "([^"]+:fkey)" references/g), ([, key]) => String(key))
 }
 
 function converted (column: string, to: FieldType, from: FieldType = to) {

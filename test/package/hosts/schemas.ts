@@ -10,6 +10,9 @@ const Order = Type.Object({ id: Type.Integer(), quantity: Type.Integer(), note: 
 interface Note { id: number, text: string }
 declare const notes: Store<Note>
 
+/** A function with a more precise argument, as in fastify-type-provider-zod. */
+declare const transform: (route: { schema: FastifySchema & { hide?: boolean }, url: string, route: RouteOptions, openapiObject: object }) => { schema: FastifySchema, url: string }
+
 const plain = { type: 'object', required: ['id', 'text'], properties: { id: { type: 'integer' }, text: { type: 'string' } } } as const
 const modern = typebox.Type.Object({ id: typebox.Type.Integer(), text: typebox.Type.String() })
 const zod = z.object({ id: z.int(), text: z.string() })
@@ -26,9 +29,6 @@ serve(app, 'orders', Order, [{ id: 1, quantity: 2 }])
 define('orders', Order)
 serveDefined(app, 'orders', Order)
 register(app, defineCollection({ name: 'modern', schema: modern }))
-
-/** A function with a more precise argument, as in fastify-type-provider-zod. */
-declare const transform: (route: { schema: FastifySchema & { hide?: boolean }, url: string, route: RouteOptions, openapiObject: object }) => { schema: FastifySchema, url: string }
 
 /** Generic helpers. */
 export function serve<S extends TObject> (app: FastifyInstance, name: string, schema: S, seed: (Static<S> & { id: number })[]) {

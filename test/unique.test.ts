@@ -1,0 +1,444 @@
+import { writeFileSync } from 'node:fs'
+import { Type, type Static } from '@sinclair/typebox'
+import fc from 'fast-check'
+import type { InjectOptions } from 'fastify'
+import pg from 'pg'
+import { test, type Test } from 'tap'
+import collection from '../plugins/collection/routes.js'
+import type { Definition } from '../plugins/collection/definition.js'
+import docs from '../plugins/docs/openapi.js'
+import stores from '../plugins/stores.js'
+import { memory, memoryEngine } from '../plugins/stores/memory/store.js'
+import { checkAnswers } from './support/document.js'
+import { onDatabases } from './support/databases.js'
+import { onEveryEngine } from './support/engines.js'
+import { newFolder } from './support/folder.js'
+import { host } from './support/helper.js'
+import { start } from './support/process.js'
+import { runSql } from './support/sql.js'
+
+const Member = Type.Object({
+  id: Type.Integer(),
+  email: Type.Optional(Type.String()),
+  card: Type.Optional(Type.Number()),
+  name: Type.Optional(Type.String({ description: 'Full name' }))
+})
+type MemberRecord = Static<typeof Member>
+
+const members = { name: 'members', schema: Member, unique: ['email', 'card'] }
+const loans = { name: 'loans', schema: Type.Object({ id: Type.Integer(), member_id: Type.Integer(), book: Type.Optional(Type.String()) }), references: { member_id: 'members' } }
+/** Employees who have a boss and a department, which has a head. */
+const employees = {
+  name: 'employees',
+  schema: Type.Object({ id: Type.Integer(), boss: Type.Optional(Type.Integer()), department: Type.Optional(Type.Integer()) }),
+  idSource: 'client' as const,
+  unique: ['id'],
+  references: { boss: 'employees', department: 'departments' }
+}
+const departments = { name: 'departments', schema: Type.Object({ id: Type.Integer(), head: Type.Optional(Type.Integer()) }), references: { head: 'employees' } }
+
+/** The body of a 409. */
+const conflict = (path: string, message = 'is already used') =>
+  ({ detail: `Conflict: ${path.slice(1) || 'it'} ${message}.`, errors: [{ in: path ? 'body' : 'request', path, message }] })
+
+/** An app with these collections. Its responses are validated against its document. */
+async function serve (t: Test, store: string, ...definitions: Definition[]) {
+  const lines: string[] = []
+  const app = host(t, { logger: { stream: { write: line => lines.push(line) } } })
+  await app.register(docs)
+  await app.register(stores, { store, databaseTimeout: 60_000 })
+  for (const definition of definitions) app.register(collection, { prefix: `/${definition.name}`, ...definition })
+  checkAnswers(t, app, JSON.stringify(definitions))
+  await app.ready()
+  return {
+    app,
+    lines,
+    async send (method: InjectOptions['method'], url: string, body?: object, headers?: Record<string, string>) {
+      const response = await app.inject({ method, url, body, headers })
+      return { status: response.statusCode, body: response.body && response.json(), headers: response.headers }
+    }
+  }
+}
+
+const statuses = (responses: { status: number }[], status: number) => responses.filter(response => response.status === status).length
+const times = <R>(count: number, make: (n: number) => R) => Array.from({ length: count }, (_, n) => make(n))
+
+onEveryEngine((t, address, engine) => {
+  t.test('no two records have the same value of a unique field', async t => {
+    const { send } = await serve(t, address(), members)
+    const { body: ada } = await send('POST', '/members', { email: 'ada@example.com', card: 0 })
+    const { body: bob } = await send('POST', '/members', { email: 'bob@example.com', name: 'Bob' })
+    for (const [method, url, body, path] of [
+      ['POST', '/members', { email: 'ada@example.com' }, '/email'], ['POST', '/members', { email: 'eve@example.com', card: -0 }, '/card'],
+      ['PUT', `/members/${bob.id}`, { email: 'ada@example.com' }, '/email'], ['PATCH', `/members/${bob.id}`, { email: 'ada@example.com' }, '/email']
+    ] as const) {
+      const response = await send(method, url, body)
+      t.equal(response.status, 409, method)
+      t.same(response.body, conflict(path))
+      t.equal(response.headers['retry-after'], undefined)
+    }
+    t.same((await send('GET', '/members')).body, [ada, bob], 'nothing is stored')
+    t.equal((await send('PATCH', `/members/${bob.id}`, { email: 'bob@example.com', name: 'Robert' })).status, 200, 'a record keeps its own value')
+    for (const body of [{}, {}, { email: 'Ada@example.com' }, { email: '' }, { email: 'ada@example.com ' }]) t.equal((await send('POST', '/members', body)).status, 201)
+    t.same((await send('POST', '/members', {})).body, { id: 8 }, 'a conflict uses no id')
+    t.equal((await send('PATCH', `/members/${ada.id}`, { email: null })).status, 200)
+    t.equal((await send('POST', '/members', { email: 'ada@example.com' })).status, 201, 'the value is free again')
+    await send('DELETE', `/members/${bob.id}`)
+    t.equal((await send('POST', '/members', { email: 'bob@example.com' })).status, 201)
+  })
+
+  t.test('a unique field can be filtered by equality', async t => {
+    const seed = [{ id: 1, email: 'a' }, { id: 2, email: 'b' }, { id: 3 }]
+    const { send } = await serve(t, address(), { ...members, seed })
+    t.same((await send('GET', '/members?email=b')).body, [seed[1]])
+    t.same((await send('GET', '/members?email=b&email=a&email=c&total=true')).body, seed.slice(0, 2))
+    for (const parameter of ['email.gt=a', 'email.exists=true', 'sort=email', 'id=1', 'mail=a']) {
+      t.equal((await send('GET', `/members?${parameter}`)).status, 400, parameter)
+    }
+    const both = await serve(t, address(), { ...members, filters: ['email'], seed })
+    t.same((await both.send('GET', '/members?email.gte=b')).body, [seed[1]])
+    t.same((await both.send('GET', '/members?sort=-email')).body, [seed[1], seed[0], seed[2]])
+  })
+
+  t.test('one conflict in an array prevents all of its records, and has the index of its record', async t => {
+    const { send } = await serve(t, address(), members, loans, employees, departments)
+    const { body: ada } = await send('POST', '/members', { email: 'a' })
+    const array = (conflicting: object, at = 17) => times(20, n => n === at ? conflicting : { email: `m${n}` })
+    for (const [url, body, path, message] of [
+      ['/members/batch', array({ email: 'a' }), '/17/email', undefined], ['/members/batch', array({ email: 'a' }, 0), '/0/email', undefined], ['/members/batch', array({ email: 'm3' }), '/17/email', undefined],
+      ['/loans/batch', [{ member_id: ada.id }, { member_id: 99 }], '/1/member_id', 'must be the id of a record of members'],
+      ['/employees/batch', [{ id: 1, boss: 2 }, { id: 2, boss: 3 }], '/0/boss', 'must be the id of a record of employees'],
+      ['/employees/batch', [{ id: 1 }, { id: 2 }, { id: 1 }], '/2/id', undefined]
+    ] as const) {
+      const response = await send('POST', url, body as object, { 'idempotency-key': 'array' })
+      t.equal(response.status, 409, path)
+      t.same(response.body, conflict(path, message))
+    }
+    t.same((await send('GET', '/members')).body, [ada])
+    t.same((await send('GET', '/employees')).body, [])
+    t.equal((await send('POST', '/members/batch', array({ email: 'free' }), { 'idempotency-key': 'array' })).body.length, 20, 'the key can be used again')
+    t.equal((await send('POST', '/employees/batch', [{ id: 1, boss: 1 }, { id: 2, boss: 1 }])).status, 201, 'records refer to those before them')
+  })
+
+  t.test('a key works after a conflict, a retry gets its answer, and preconditions come first', async t => {
+    const { send } = await serve(t, address(), members)
+    const first = await send('POST', '/members', { email: 'a' }, { 'idempotency-key': '1' })
+    const retries = await Promise.all([
+      send('POST', '/members', { email: 'a' }, { 'idempotency-key': '1' }), send('POST', '/members', { email: 'a' }),
+      send('POST', '/members', { email: 'a' }, { 'idempotency-key': '2' }), send('POST', '/members', { email: 'b' }, { 'idempotency-key': '3' })
+    ])
+    t.same(retries.map(({ status }) => status), [201, 409, 409, 201])
+    t.same(retries[0].body, first.body)
+    t.equal((await send('POST', '/members', { email: 'c' }, { 'idempotency-key': '2' })).status, 201)
+    t.equal((await send('POST', '/members', { email: 'd' }, { 'idempotency-key': '2' })).status, 422)
+    const { etag } = (await send('GET', '/members/1')).headers
+    const changes = await Promise.all(['"x"', String(etag), String(etag)].map((tag, n) => send('PATCH', '/members/1', { email: n === 2 ? 'e' : 'b' }, { 'if-match': tag })))
+    t.same(changes.map(({ status }) => status), [412, 409, 200])
+    const mixed = await Promise.all([1, 99, retries[3].body.id].map(id => send('PATCH', `/members/${id}`, { email: 'b' })))
+    t.same(mixed.map(({ status }) => status), [409, 404, 200])
+  })
+
+  t.test('a reference must exist, and what others refer to cannot be deleted', async t => {
+    const { send } = await serve(t, address(), loans, members)
+    t.same((await send('POST', '/loans', { member_id: 1 })).body, conflict('/member_id', 'must be the id of a record of members'))
+    await send('POST', '/members', {})
+    t.equal((await send('POST', '/loans', { member_id: 1 })).status, 201)
+    for (const [method, body] of [['PUT', { member_id: 2 }], ['PATCH', { member_id: -1 }]] as const) {
+      const response = await send(method, '/loans/1', body)
+      t.equal(response.status, 409)
+      t.same(response.body, conflict('/member_id', 'must be the id of a record of members'))
+    }
+    t.same((await send('GET', '/loans?member_id=1&sort=-member_id')).body, [{ id: 1, member_id: 1 }])
+    t.equal((await send('PATCH', '/members/1', { email: 'a' })).status, 200)
+    const refused = await send('DELETE', '/members/1')
+    t.equal(refused.status, 409)
+    t.same(refused.body, conflict('', 'is referred to by loans'))
+    t.equal((await send('DELETE', '/loans/1')).status, 204)
+    t.equal((await send('DELETE', '/members/1')).status, 204)
+  })
+
+  t.test('a collection can refer to itself, and two collections to each other', async t => {
+    const { send } = await serve(t, address(), { ...employees, seed: [{ id: 1, boss: 1, department: 1 }] }, { ...departments, seed: [{ id: 1, head: 1 }] })
+    const all = await Promise.all([
+      send('POST', '/employees', { id: 2, boss: 2 }), send('POST', '/employees', { id: 3, boss: 1, department: 1 }), send('POST', '/employees', { id: 3 }),
+      send('POST', '/employees', { id: 4, boss: 9 }), send('POST', '/employees', { id: 5, boss: 2 }), send('POST', '/employees', { id: 6, department: 9 })
+    ])
+    t.same(all.map(({ status }) => status), [201, 201, 409, 409, 201, 409])
+    t.same(all[2].body, conflict('/id'))
+    t.same(all[5].body, conflict('/department', 'must be the id of a record of departments'))
+    const gone = await Promise.all([send('DELETE', '/employees/1'), send('DELETE', '/employees/2'), send('DELETE', '/employees/5')])
+    t.same(gone.map(({ status }) => status).slice(0, 1), [409])
+    t.equal((await send('DELETE', '/departments/1')).status, 409)
+    t.equal((await send('DELETE', '/employees/3')).status, 204)
+    await send('PATCH', '/employees/1', { department: null })
+    t.equal((await send('DELETE', '/departments/1')).status, 204)
+    t.equal((await send('DELETE', '/employees/1')).status, 204, 'a record that refers to itself')
+  })
+
+  t.test('a deletion and a new reference never both succeed', async t => {
+    const url = address()
+    const instances = await Promise.all(times(engine === 'memory' ? 1 : 2, () => serve(t, url, members, loans)))
+    const instance = (n: number) => instances[n % instances.length] as typeof instances[0]
+    await Promise.all(times(30, n => instance(n).send('POST', '/members', {})))
+    const outcomes = await Promise.all(times(60, n => n % 2
+      ? instance(n >> 1).send('DELETE', `/members/${(n >> 1) + 1}`)
+      : instance(n % 3).send('POST', '/loans', { member_id: (n >> 1) + 1 })))
+    for (const [n, { status }] of outcomes.entries()) if (n % 2) t.not(status === 204, outcomes[n - 1]?.status === 201, `member ${n >> 1}`)
+    const [stored, lent] = await Promise.all(['members', 'loans'].map(async name => (await instance(0).send('GET', `/${name}`)).body as { id: number, member_id: number }[]))
+    t.ok(lent?.every(({ member_id: id }) => stored?.some(member => member.id === id)))
+  })
+
+  t.test('random requests have the responses of a simple model, and simultaneous ones keep the constraints', async t => {
+    const Node = Type.Object({ id: Type.Integer(), a: Type.Optional(Type.Integer()), b: Type.Optional(Type.Integer()), code: Type.Optional(Type.Integer()) })
+    const nodes = ['a', 'b'].map(name => ({ name, schema: { ...Node, title: name }, idSource: 'client' as const, unique: ['id', 'code'], references: { a: 'a', b: 'b' } }))
+    const { send } = await serve(t, address(), ...nodes)
+    const small = fc.integer({ min: 1, max: 4 })
+    const request = fc.record({ method: fc.constantFrom('POST' as const, 'POST' as const, 'PUT' as const, 'DELETE' as const), name: fc.constantFrom('a' as const, 'b' as const), record: fc.record({ id: small, a: small, b: small, code: small }, { requiredKeys: ['id'] }) })
+    type Request = typeof request extends fc.Arbitrary<infer R> ? R : never
+    const run = ({ method, name, record }: Request) => send(method, method === 'POST' ? `/${name}` : `/${name}/${record.id}`, method === 'DELETE' ? undefined : record)
+    const read = async () => ({ a: (await send('GET', '/a')).body as Request['record'][], b: (await send('GET', '/b')).body as Request['record'][] })
+    await fc.assert(fc.asyncProperty(fc.array(request, { minLength: 1, maxLength: 6 }), async requests => {
+      const [first] = requests as [Request]
+      const before = await read()
+      if (requests.length < 3) t.equal((await run(first)).status, expected(before, first), JSON.stringify([before, first]))
+      else t.ok((await Promise.all(requests.map(run))).every(({ status }) => [200, 201, 204, 404, 409].includes(status)))
+      const after = await read()
+      for (const record of [...after.a, ...after.b]) for (const name of ['a', 'b'] as const) t.ok(record[name] === undefined || after[name].some(({ id }) => id === record[name]))
+      for (const values of [after.a, after.b].flatMap(records => ['id', 'code'].map(name => records.flatMap((record): unknown => Reflect.get(record, name) ?? [])))) {
+        t.equal(new Set(values).size, values.length)
+      }
+    }), { numRuns: 60, seed: 7 })
+
+    function expected (state: Awaited<ReturnType<typeof read>>, { method, name, record }: Request) {
+      const exists = state[name].some(({ id }) => id === record.id)
+      if (method !== 'POST' && !exists) return 404
+      const others = state[name].filter(({ id }) => id !== record.id)
+      if (method === 'DELETE') return [...others, ...state[name === 'a' ? 'b' : 'a']].some(other => other[name] === record.id) ? 409 : 204
+      const isMissing = (target: 'a' | 'b') => record[target] !== undefined && !(target === name && record[target] === record.id) && !state[target].some(({ id }) => id === record[target])
+      const isUsed = record.code !== undefined && others.some(({ code }) => code === record.code)
+      return isMissing('a') || isMissing('b') || isUsed || (method === 'POST' && exists) ? 409 : method === 'POST' ? 201 : 200
+    }
+  })
+
+  t.test('a definition that cannot work is one message at startup', async t => {
+    const Thing = Type.Object({ id: Type.Integer(), limit: Type.Optional(Type.String()), place: Type.Object({}), other: Type.Optional(Type.Integer()) })
+    const things = { name: 'things', schema: Thing }
+    for (const [definition, message] of [
+      [{ unique: ['colour'] }, 'Invalid collection things: unique/0 must be a field of the schema, and colour is not.'],
+      [{ unique: ['place'] }, 'Invalid collection things: unique/0 must be a field that is a string, an integer, a number or a boolean, and place is not.'],
+      [{ unique: ['limit'] }, 'Invalid collection things: unique/0 has the parameter limit, which exists already.'],
+      [{ references: { colour: 'things' } }, 'Invalid collection things: references/colour must be a field of the schema, and colour is not.'],
+      [{ references: { limit: 'things' } }, 'Invalid collection things: references/limit must be an integer field, because ids are integers.'],
+      [{ references: { other: 'members' } }, 'Invalid collection things: references/other must be a collection with unique ids, but there is no collection members in the same store.'],
+      [{ references: { other: 'things' }, idSource: 'client' as const }, 'Invalid collection things: references/other must be a collection with unique ids, but the ids of things may repeat. Add "id" to its unique, or let the server choose its ids.'],
+      [{ unique: ['other'], seed: [{ id: 1, place: {}, other: 5 }, { id: 2, place: {}, other: 5 }] }, 'Invalid records in the option seed:\n  /things/1/other is already used'],
+      [{ references: { other: 'things' }, seed: [{ id: 1, place: {}, other: 5 }, { id: 2, place: {}, other: 1 }] },
+        'The schema does not fit the records in the option store. Nothing was changed.\n  things.other must be the id of a record of things, but 1 value, such as 5, is not. Change these records, or do not make the field a reference.']
+    ] as const) await t.rejects(serve(t, address(), { ...things, ...definition } as Definition), { message })
+  })
+
+  t.test('one of 60 simultaneous requests gets a value, and no other request is affected', async t => {
+    const url = address()
+    const instances = await Promise.all(times(engine === 'memory' ? 1 : 2, () => serve(t, url, members)))
+    const instance = (n: number) => instances[n % instances.length] as typeof instances[0]
+    const counted = countStatements(t)
+    const created = await Promise.all([
+      ...times(60, n => instance(n).send('POST', '/members', { email: 'ada', card: n }, n % 3 ? {} : { 'idempotency-key': `a${n}` })),
+      ...times(20, n => instance(n).send('POST', '/members', { email: `other ${n}` }))
+    ])
+    t.equal(statuses(created, 201), 21)
+    t.equal(statuses(created, 409), 59)
+    t.ok(counted() <= 40, `${counted()} statements`)
+    t.ok(created.filter(({ status }) => status === 409).every(({ body }) => JSON.stringify(body) === JSON.stringify(conflict('/email'))))
+    const all = (await instance(0).send('GET', '/members')).body as MemberRecord[]
+    t.equal(all.length, 21)
+    t.equal(all.filter(({ email }) => email === 'ada').length, 1)
+
+    const others = all.filter(({ email }) => email !== 'ada')
+    const before = counted()
+    const changed = await Promise.all(others.flatMap(({ id }, n) => [
+      instance(n).send('PATCH', `/members/${id}`, { name: 'x' }),
+      instance(n).send('PATCH', `/members/${id}`, { email: 'bob' }),
+      instance(n).send('PATCH', `/members/${id}`, { email: 'ada' }),
+      instance(n).send('PATCH', `/members/${id}`, { card: 100 + n })
+    ]))
+    t.equal(statuses(changed, 200), 41)
+    t.equal(statuses(changed, 409), 39)
+    if (instances.length === 1) t.ok(counted() - before <= 40, `${counted() - before} statements`)
+    const after = (await instance(0).send('GET', '/members')).body as MemberRecord[]
+    t.equal(after.filter(({ name, card }) => name === 'x' && Number(card) >= 100).length, 20)
+    t.equal(after.filter(({ email }) => email === 'bob').length, 1)
+  })
+})
+
+onDatabases('adding a constraint that records violate is refused, and it can be added and removed like a filter', async (t, { url, sql }) => {
+  const plain = { ...members, unique: [] }
+  const free = { ...loans, references: {} }
+  const { app, send } = await serve(t, url, plain, free)
+  for (const body of [{ email: 'a', card: 1.5 }, { email: 'a', card: 1.5 }, { email: 'b', card: 1.5 }, { email: 'b' }]) await send('POST', '/members', body)
+  for (const id of [1, 8, 9, 9]) await send('POST', '/loans', { member_id: id })
+  await app.close()
+  const before = await sql(url.startsWith('sqlite') ? 'select name, sql from sqlite_schema' : 'select indexdef from pg_indexes where schemaname = current_schema() order by 1')
+  await t.rejects(serve(t, url, { ...members, seed: [] }, loans), {
+    message: `The schema does not fit the records in the option store. Nothing was changed.
+  members.email must be unique, but 2 values, such as "a", are in several records. Change these records, or do not make the field unique.
+  members.card must be unique, but 1 value, such as 1.5, is in several records. Change these records, or do not make the field unique.`
+  })
+  await t.rejects(serve(t, url, plain, loans), {
+    message: /^The schema does not fit[^\n]+\n {2}loans\.member_id must be the id of a record of members, but 2 values, such as [89], are not\. Change these records, or do not make the field a reference\.$/
+  })
+  t.same(await sql(url.startsWith('sqlite') ? 'select name, sql from sqlite_schema' : 'select indexdef from pg_indexes where schemaname = current_schema() order by 1'), before, 'nothing has changed')
+  await sql('delete from members where id in (2, 3, 4)')
+  await sql('delete from loans where member_id > 1')
+  for (let n = 0; n < 2; n++) {
+    const strict = await serve(t, url, members, { ...loans, unique: ['book'] })
+    t.equal((await strict.send('POST', '/members', { email: 'a' })).status, 409)
+    t.equal((await strict.send('DELETE', '/members/1')).status, 409)
+    t.equal((await strict.send('POST', '/loans', { member_id: 9 })).status, 409)
+    await t.rejects(sql("insert into members (id, email) values (99, 'a')"), { message: /unique/i }, 'it is a constraint of the database')
+    await t.rejects(sql('insert into members (id) values (1)'), { message: /unique/i }, 'generated ids are unique, too')
+    if (!url.startsWith('sqlite')) await t.rejects(sql('insert into loans (id, member_id) values (99, 99)'), { message: /foreign key/i })
+    await strict.app.close()
+    const open = await serve(t, url, plain, free)
+    const { body: { id } } = await open.send('POST', '/members', { email: 'a' })
+    const { body: loan } = await open.send('POST', '/loans', { member_id: 99 })
+    for (const path of [`/members/${id}`, `/loans/${loan.id}`]) t.equal((await open.send('DELETE', path)).status, 204)
+    await open.app.close()
+  }
+  const renamed = await serve(t, url, members, { ...loans, schema: Type.Object({ id: Type.Integer(), reader: Type.Integer() }), references: { reader: 'members' }, renames: { member_id: 'reader' } })
+  t.same((await renamed.send('POST', '/loans', { reader: 9 })).body, conflict('/reader', 'must be the id of a record of members'))
+  await renamed.app.close()
+  const removed = await serve(t, url, members, { name: 'loans', schema: Type.Object({ id: Type.Integer() }) })
+  t.equal((await removed.send('DELETE', '/members/1')).status, 204, 'a field that was removed refers to nothing')
+})
+
+onDatabases('constraints of other programs are conflicts of their fields, and the text of a trigger is in the log', async (t, { url, sql }) => {
+  const [isSqlite, integer, text] = [url.startsWith('sqlite'), Type.Optional(Type.Integer()), Type.Optional(Type.String())]
+  const shelves = { name: 'shelves', schema: Type.Object({ id: Type.Integer(), room: integer, row: integer, label: integer, note: text }), idSource: 'client' as const }
+  await (await serve(t, url, shelves)).app.close()
+  for (const statement of [
+    'create unique index by_label on shelves (label)', 'create unique index by_place on shelves (room, "row")', 'create unique index by_text on shelves (lower(note))',
+    'create table owners (name bigint primary key)', 'create table parts (shelf bigint references shelves (label), room bigint, "row" bigint, foreign key (room, "row") references shelves (room, "row"))',
+    'create table audit (note text unique)', "insert into audit values ('audited')",
+    isSqlite
+      ? 'alter table shelves add column "owner" bigint check ("owner" is null or typeof("owner") = \'integer\' and "owner" between -9007199254740991 and 9007199254740991) references owners'
+      : 'alter table shelves add column owner bigint references owners',
+    ...isSqlite
+      ? ["create trigger audit after insert on shelves when new.note = 'audited' begin insert into audit values (new.note); end",
+          "create trigger refuse before insert on shelves when new.id < 0 begin select raise(abort, 'no shelf is below ground'); end"]
+      : [`create function refuse() returns trigger language plpgsql as $$ begin
+            if new.id < 0 then raise exception 'no shelf is below ground'; end if;
+            if new.note = 'audited' then insert into audit values (new.note); end if;
+            return new; end $$`, 'create trigger refuse before insert on shelves for each row execute function refuse()']
+  ]) await sql(statement)
+  const { send, lines } = await serve(t, url, { ...shelves, schema: Type.Object({ ...shelves.schema.properties, owner: integer }) })
+  await send('POST', '/shelves', { id: 1, room: 1, row: 1, label: 7, note: 'x' })
+  await sql('insert into parts values (7, null, null)')
+  for (const [method, path, body, expected] of [
+    ['POST', '', { id: 2, label: 7 }, conflict('/label')], ['POST', '', { id: 2, room: 1, row: 1 }, conflict('/room', 'is already used together with row')],
+    ['POST', '', { id: 2, owner: 5 }, conflict('/owner', 'must be the id of a record of owners')],
+    ['PATCH', '/1', { label: 8 }, conflict('/label', 'is referred to by parts')], ['DELETE', '/1', undefined, conflict('', 'is referred to by parts')]
+  ] as const) {
+    const response = await send(method, `/shelves${path}`, body)
+    t.equal(response.status, 409)
+    t.same(response.body, expected)
+  }
+  for (const body of [{ id: 2, note: 'X' }, { id: -1 }, { id: 2, note: 'audited' }]) {
+    const { status, body: { errors } } = await send('POST', '/shelves', body)
+    t.equal(status, 400)
+    t.same(errors, [{ in: 'request', path: '', message: 'is rejected by the database' }])
+  }
+  t.match(lines.join(''), /"reason":"The database rejects it: no shelf is below ground"/)
+  t.match(lines.join(''), /"reason":"Conflict: label is already used\."/)
+  const many = await Promise.all(times(20, n => send('POST', '/shelves', { id: 10 + n, label: n % 4 ? 100 + n : 7 })))
+  t.equal(statuses(many, 201), 15)
+  t.equal(statuses(many, 409), 5)
+})
+
+onDatabases('what was acknowledged before kill -9 stays unique', async (t, { url }) => {
+  const file = `${newFolder(t)}/collections.json`
+  const { name: _name, ...definition } = members
+  writeFileSync(file, JSON.stringify({ members: definition }))
+  const run = () => start(t, { DATABASE_URL: url, COLLECTIONS_FILE: file }, { built: true })
+  const post = async (base: string, name: string, body: object) => (await fetch(`${base}/api/${name}`, { method: 'POST', body: JSON.stringify(body) })).status
+  const first = run()
+  const acknowledged: number[] = []
+  const base = await first.url
+  const requests = times(90, async n => { if (await post(base, 'members', { card: n % 30 }).catch(() => 0) === 201) acknowledged.push(n % 30) })
+  await Promise.race(requests)
+  first.process.kill('SIGKILL')
+  await Promise.all([first.exit, ...requests])
+  const again = await run().url
+  const stored = await (await fetch(`${again}/api/members`)).json() as MemberRecord[]
+  const cards = stored.map(({ card }) => Number(card))
+  t.equal(new Set(cards).size, cards.length)
+  t.ok(acknowledged.every(card => cards.includes(card)), `${acknowledged.length} were acknowledged`)
+  t.same(await Promise.all(times(30, async card => await post(again, 'members', { card }) === (cards.includes(card) ? 409 : 201))), times(30, () => true))
+})
+
+test('the document has the conflicts, and says which fields are unique or refer to a collection', async t => {
+  const { send } = await serve(t, 'memory', members, { ...loans, unique: ['member_id'] }, { ...employees, references: {}, unique: [] })
+  const { paths, components: { schemas } } = (await send('GET', '/openapi.json')).body
+  const descriptionOf = (name: string, field: string) => schemas[name].properties[field].description
+  t.same(['id', 'email', 'card', 'name'].map(field => descriptionOf('Member', field)), ['Integer from -(2^53 - 1) to 2^53 - 1; unique', 'unique', 'unique', 'Full name'])
+  t.equal(descriptionOf('Loan', 'member_id'), 'id of a record of members; unique')
+  t.equal(descriptionOf('NewMember', 'email'), 'unique')
+  t.same(paths['/members'].get.parameters.map(({ name }: { name: string }) => name), ['limit', 'after', 'total', 'email', 'card', 'If-None-Match'])
+  for (const [path, methods] of Object.entries<Record<string, { description?: string, responses: Record<string, { description: string }> }>>(paths)) {
+    for (const [method, { description = '', responses }] of Object.entries(methods)) {
+      t.equal('409' in responses, method !== 'get', `${method} ${path}`)
+      t.equal(/if several .+ have this id/i.test(description), path === '/employees/{id}', `${method} ${path}`)
+      t.equal(/first/.test(String(Object.values(responses)[0]?.description)), path === '/employees/{id}' && ['get', 'delete'].includes(method), `${method} ${path}`)
+    }
+  }
+  t.equal(paths['/members'].post.responses[409].content['application/json'].example.detail, 'Conflict: email is already used.')
+  t.equal(paths['/employees'].post.responses[409].content['application/json'].example.detail, 'A request with this Idempotency-Key is in progress')
+})
+
+test('stores of a host have no constraints', async t => {
+  const message = 'Invalid collection loans: unique and references do not work with a store of your own.'
+  const store = memory({ schema: loans.schema, seed: [] })
+  for (const [options, definition] of [[{}, { ...loans, store }], [{ store: { loans: store } }, loans], [{ store: { loans: store } }, { ...loans, references: {}, unique: ['book'] }]] as const) {
+    const app = host(t)
+    await app.register(stores, options as object)
+    app.register(collection, definition)
+    await t.rejects(async () => app.ready(), { message })
+  }
+})
+
+test('in memory, many values are compared, and counted up to a limit', async t => {
+  const store = memory<MemberRecord>({ ...members, seed: [] })
+  for (let n = 0; n < 2000; n++) await store.append({ card: n * 7 % 2000 })
+  for (let card = 0; card < 2000; card++) t.throws(() => store.append({ card }), { code: 'ERR_CONFLICT', path: '/card' })
+  t.throws(() => memory<MemberRecord>({ ...members, seed: [{ id: 1, email: 'a' }, { id: 2, email: 'a' }] }), { code: 'ERR_CONFLICT' })
+  const engine = memoryEngine({ timeout: 0 })
+  engine.open({ ...members, seed: [] })
+  engine.open({ ...loans, seed: times(10_001, id => ({ id, member_id: id })) })
+  t.throws(() => engine.start(), { message: /\n {2}loans\.member_id must be the id of a record of members, but more than 10000 values, such as 0, are not\./ })
+})
+
+test('on SQLite, a constraint that ends the transaction, and one of several columns, are 400', async t => {
+  const url = `sqlite:${newFolder(t)}/shelves.db`
+  const shelves = { name: 'shelves', schema: Type.Object({ id: Type.Integer(), room: Type.Optional(Type.Integer()), row: Type.Optional(Type.Integer()) }), idSource: 'client' as const }
+  await (await serve(t, url, shelves)).app.close()
+  for (const sql of [
+    'create table rooms (room, "row", primary key (room, "row"))', 'create table log (room unique on conflict rollback)',
+    'create trigger log after insert on shelves when new."row" is null begin insert into log values (new.room); end',
+    'create table parts (room, "row", foreign key (room, "row") references shelves (room, "row"))', 'create unique index place on shelves (room, "row")'
+  ]) await runSql(url, sql)
+  const { send } = await serve(t, url, shelves)
+  for (const [id, room, status] of [[1, 1, 201], [2, 1, 400], [3, 2, 201]]) t.equal((await send('POST', '/shelves', { id, room })).status, status)
+  t.equal((await send('PATCH', '/shelves/1', { row: 5 })).status, 200)
+  await runSql(url, 'insert into parts values (1, 5)')
+  t.equal((await send('DELETE', '/shelves/1')).status, 400)
+})
+
+/** Counts the statements that this process sends to PostgreSQL. */
+function countStatements (t: Test) {
+  const { prototype } = pg.Client
+  const { query } = prototype
+  let count = 0
+  Object.assign(prototype, { query (...parameters: unknown[]) { count++; return Reflect.apply(query, this, parameters) } })
+  t.teardown(() => Object.assign(prototype, { query }))
+  return () => count
+}
