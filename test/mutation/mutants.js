@@ -9,7 +9,21 @@ const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.tes
 
 const many = { engines: 'SQLite,PostgreSQL', tests: ['test/create-many.test.ts'] }
 
+const unique = { engines: 'memory,SQLite,PostgreSQL', tests: ['test/unique.test.ts'] }
+
 export const mutants = [
+  // Unique fields and references
+  ...inFile('plugins/stores/memory/store.ts', unique, [
+    ['if (isConstrained) checkAll(given, isMany)', ''],
+    [' || before?.get(name)?.has(value)', '']
+  ]),
+  ...inFile('plugins/stores/sqlite/connections.ts', unique, [
+    ['part.length === 1 ? run() : attempt(run)', 'attempt(run)']
+  ]),
+  ...inFile('plugins/stores/postgres/conflicts.ts', unique, [
+    ['isMany ? found[n]?.at(n) : found[n]', 'found[n]'],
+    ['for (const { found, value } of changed(holders)) found.set(value, position)', '']
+  ]),
   // Many records at once
   ...inFile('plugins/stores/sql/table.ts', many, [
     ['isMany ? Infinity : ', ''],
@@ -56,7 +70,7 @@ export const mutants = [
     ['if (status === 413) return', 'if (status === 414) return'],
     ['status === 500 ? details[500]', 'status === 500 ? message'],
     ["nameOf(problem) || 'it'", 'nameOf(problem)'],
-    ["if (status === 503) reply.header('retry-after', 1)", ''],
+    ["if (status === 503 || code === 'ERR_IDEMPOTENCY_KEY_IN_USE') reply.header('retry-after', 1)", ''],
     ["reply.code(status).header('x-request-id', request.id)", 'reply.code(status)'],
     ["if (!reply.hasHeader('cache-control')) reply", 'reply'],
     ['status >= 400 && status <= 599', 'status >= 400'],
@@ -168,7 +182,7 @@ export const mutants = [
   ...inFile('plugins/stores/sqlite/engine.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
     ['statements.keepLastId.run(first + records.length - 1)', 'void 0'],
-    ['and key = ? and at >= ?)`', 'and key = ? and ? < 0)`']
+    ['and key = ? and at >= ?`', 'and key = ? and ? < 0`']
   ]),
   ...inFile('plugins/stores/postgres/tables.ts', databases, [
     ['if counted = 0 then', 'if false then']
