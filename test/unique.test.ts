@@ -281,8 +281,8 @@ onDatabases('adding a constraint that records violate is refused, and it can be 
   const before = await sql(url.startsWith('sqlite') ? 'select name, sql from sqlite_schema' : 'select indexdef from pg_indexes where schemaname = current_schema() order by 1')
   await t.rejects(serve(t, url, { ...members, seed: [] }, loans), {
     message: `The schema does not fit the records in the option store. Nothing was changed.
-  members.email must be unique, but 2 values, such as "a", are in several records. Change these records, or do not make the field unique.
-  members.card must be unique, but 1 value, such as 1.5, is in several records. Change these records, or do not make the field unique.`
+  members.email must be unique, but 2 values, such as "a", are in several records. Change these records, or let the values repeat.
+  members.card must be unique, but 1 value, such as 1.5, is in several records. Change these records, or let the values repeat.`
   })
   await t.rejects(serve(t, url, plain, loans), {
     message: /^The schema does not fit[^\n]+\n {2}loans\.member_id must be the id of a record of members, but 2 values, such as [89], are not\. Change these records, or do not make the field a reference\.$/

@@ -73,7 +73,7 @@ export const maxCounted = 10_000
 
 /** What is wrong with stored records: values of a unique field that repeat, or values of a reference that no record has as its id. */
 export const violations = {
-  repeated: (field: string, values: unknown[]) => `${field} must be unique, but ${someOf(values)} in several records. Change these records, or do not make the field unique.`,
+  repeated: (field: string, values: unknown[]) => `${field} must be unique, but ${someOf(values)} in several records. Change these records, or let the values repeat.`,
   missing: (field: string, target: string, values: unknown[]) => `${field} must be the id of a record of ${target}, but ${someOf(values)} not. Change these records, or do not make the field a reference.`
 }
 
