@@ -3,14 +3,14 @@ import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { addDefaults, fieldRemover, hasKeyword, removeFields } from '../schema/access.js'
 import { maxRecords, type CheckedDefinition } from './definition.js'
 
-/** Returns a hook that ignores the readOnly fields of a body, and adds defaults to a new record. Most collections need none. */
+/** Returns a hook that ignores the readOnly fields of a body, and adds defaults to a whole record. Most collections need none. */
 export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
   const hasReadOnly = hasKeyword(schema, 'readOnly')
   if (!hasReadOnly && !hasKeyword(schema, 'default')) return
   return function prepareBody ({ method, body }: FastifyRequest, _reply: FastifyReply, done: () => void) {
     for (const record of Array.isArray(body) ? body.slice(0, maxRecords) : [body]) {
       if (hasReadOnly) removeFields(schema, 'readOnly', record)
-      if (method === 'POST') addDefaults(newSchema, record)
+      if (method !== 'PATCH') addDefaults(newSchema, record)
     }
     done()
   }

@@ -57,9 +57,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     /** The body is the whole record. Its id can be left out, and its readOnly fields stay as they are. */
     replaceRecord (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
-        if (hasReadOnly) return current => checked(completed({ id, ...structuredClone(body) }, JSON.parse(current)), id)
-        const record = checked(completed({ id, ...body }), id)
-        return () => record
+        const record = withIdOfPath(knownFields({ id, ...body }), id)
+        return hasReadOnly ? current => checked(withReadOnly(structuredClone(record), JSON.parse(current)), id) : () => record
       })
     },
 
@@ -126,12 +125,12 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     return json
   }
 
-  /** Adds the stored values of readOnly fields, and defaults. */
-  function completed (record: HasId, stored?: HasId) {
-    visitFields(schema, stored && record, ({ object, name, property, other }) => {
+  /** Adds the stored values of readOnly fields, and their defaults. */
+  function withReadOnly (record: HasId, stored: HasId) {
+    visitFields(schema, record, ({ object, name, property, other }) => {
       if (property.readOnly && object[name] === undefined && other[name] !== undefined) object[name] = other[name]
     }, stored)
-    return hasDefaults ? addDefaults(schema, record) : record
+    return addDefaults(schema, record)
   }
 
   /** Merges a patch. Its null removes a field, unless the field is required and can be null. */
@@ -148,9 +147,13 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     removeNestedFields(record)
     const problems = problemsIn(record)
     if (problems) throw invalid('body', problems)
-    if ((record as HasId).id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
-    return knownFields(record as HasId)
+    return knownFields(withIdOfPath(record as HasId, id))
   }
+}
+
+function withIdOfPath<R extends HasId> (record: R, id: number) {
+  if (record.id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
+  return record
 }
 
 /** Returns a record that is not larger than a request can be, however many changes have added to it. */

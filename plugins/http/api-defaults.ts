@@ -52,16 +52,17 @@ export function namesIn (app: FastifyInstance, operationId: string, tag: string)
   return { operationId: schemaId(operationId + suffix), tags: [prefix === '' ? tag : `${tag} (${prefix})`] }
 }
 
-/** Compiles the validator of one part of a request. The body of a PUT or PATCH is validated when the record is known. */
+/** Compiles the validator of one part of a request. The body of a PATCH is validated with its record, and that of a PUT can leave out the id. */
 function compileValidator (app: FastifyInstance, definition: Parameters<FastifySchemaCompiler<FastifySchema>>[0]): ReturnType<FastifySchemaCompiler<FastifySchema>> {
   const given = definition.schema as TObject
   const part = parts[definition.httpPart as keyof typeof parts]
-  if (part === 'body' && ['PUT', 'PATCH'].includes(definition.method)) return () => true
+  if (part === 'body' && definition.method === 'PATCH') return () => true
   const { items, ...list } = given
   const isList = items?.$ref !== undefined
   const { $ref } = isList ? items : given
   const schema = $ref ? app.getSchema($ref) as TObject : part === 'headers' ? withLowerCaseNames(given) : given
-  if (part === 'body') return bodyValidator(schema, isList ? list : undefined)
+  const required = definition.method === 'PUT' ? schema.required?.filter(name => name !== 'id') : schema.required
+  if (part === 'body') return bodyValidator({ ...schema, required } as TObject, isList ? list : undefined)
   const problemsIn = checkerOf(schema)
   const check = (data: unknown) => {
     const problems = problemsIn(data)

@@ -17,8 +17,8 @@ export const mutants = [
     ['if (isConstrained) checkAll(given, isMany)', ''],
     [' || before?.get(name)?.has(value)', '']
   ]),
-  ...inFile('plugins/stores/sqlite/connections.ts', unique, [
-    ['part.length === 1 ? run() : attempt(run)', 'attempt(run)']
+  ...inFile('plugins/stores/sqlite/engine.ts', unique, [
+    ["connection.exec('rollback to many')", 'void 0']
   ]),
   ...inFile('plugins/stores/postgres/conflicts.ts', unique, [
     ['isMany ? found[n]?.at(n) : found[n]', 'found[n]'],
@@ -90,11 +90,11 @@ export const mutants = [
     ['store.append(record, key)', 'store.append(record)'],
     ['reply.code(201)', 'reply.code(200)'],
     ["idSource === 'server' ? fields :", "idSource === 'client' ? fields :"],
-    ["if ((record as HasId).id !== id) throw invalid('body'", "if (false) throw invalid('body'"],
+    ["if (record.id !== id) throw invalid('body'", "if (false) throw invalid('body'"],
     ['if (value === null) delete merged[name]', 'if (value === undefined) delete merged[name]'],
     ['merged[name] = merge(merged[name], value)', 'merged[name] = value'],
     ['checkPreconditions(request, etagOf(current))\n', '\n'],
-    ["if (problems) throw invalid('body', problems)\n    if ((record", 'if ((record']
+    ["if (problems) throw invalid('body', problems)\n    return knownFields", 'return knownFields']
   ]),
 
   // Conditional requests and compression

@@ -111,7 +111,7 @@ test('a host with its own document finds our routes in it, next to its own Item'
   await app.ready()
   const { paths, components } = (app as unknown as { swagger (): any }).swagger()
   t.same(Object.keys(paths), ['/own', '/api/items', '/api/items/{item_id}', '/api/users', '/api/users/{id}'])
-  t.same(Object.keys(components.schemas).sort(), ['Item', 'ItemsUsers.ErrorBody', 'ItemsUsers.InvalidRequest', 'ItemsUsers.Item', 'ItemsUsers.Problem', 'ItemsUsers.User'])
+  t.same(Object.keys(components.schemas).sort(), ['Item', 'ItemsUsers.ConflictingRequest', 'ItemsUsers.ErrorBody', 'ItemsUsers.InvalidRequest', 'ItemsUsers.Item', 'ItemsUsers.Problem', 'ItemsUsers.User'])
   t.same(Object.keys(components.schemas.Item.properties), ['colour'])
   t.same(Object.keys(components.schemas['ItemsUsers.Item'].properties), ['id', 'name', 'price'])
   t.same(paths['/own'].get.responses[200].content['application/json'].schema, { $ref: '#/components/schemas/Item' })

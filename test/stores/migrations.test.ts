@@ -490,7 +490,8 @@ onPostgres('while two releases run side by side, changes of a schema are as safe
   const named = (name: string, fields: Fields, more: Partial<Definition> = {}) => loans(fields, { name, ...more })
   const fields = { 'name!': string, 'status!': { ...string, enum: ['open', 'paid'] } }
   const safe = { ...fields, 'status!': { ...string, enum: ['open', 'lost', 'paid'] }, note: string, 'copies!': { ...integer, default: 1 }, 'tags!': { ...list, default: [] } }
-  const previous = startService(t, service(t, url, [
+  const serving = (definitions: Definition[]) => service(t, url, definitions.map(definition => ({ ...definition, idSource: 'server' })))
+  const previous = startService(t, serving([
     loans(fields),
     named('bounds', { 'name!': { ...string, maxLength: 3 }, size: integer }),
     named('removed', { 'name!': string, note: string }),
@@ -508,7 +509,7 @@ onPostgres('while two releases run side by side, changes of a schema are as safe
   for (const [path, body] of [['bounds', bounded], ['removed', withNote], ['relaxed', withNote], ['required', { name: 'x' }], ['types', { size: 1 }], ['gone', {}]] as const) {
     t.equal((await send(previous, 'POST', path, body))[0], 201)
   }
-  const next = startService(t, service(t, url, [
+  const next = startService(t, serving([
     loans(safe),
     named('bounds', { 'name!': { ...string, maxLength: 9 }, size: { ...integer, minimum: 1 } }, { filters: ['size'] }),
     named('removed', { 'name!': string }),

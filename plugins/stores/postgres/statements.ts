@@ -94,7 +94,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
       ),
       _first as (
         select id from _following
-        where (select min(taken.id) from ${table} as taken where taken.id between _following.id and _following.id + count - 1) is null limit 1
+        where (select min(taken.id) from ${table} as taken where taken.id between _following.id and _following.id + _following.count - 1) is null limit 1
       ),
       _numbered as materialized (select ${fields.map(({ name, column }) => name === 'id' ? '_first.id + _place - 1 as "id"' : column).join(', ')}${keys}, _place from _given, _first)`
     // Keys are stored if they are new or expired, each with its first record. The database decides which of several instances is the first.

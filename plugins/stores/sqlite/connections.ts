@@ -40,9 +40,7 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
 
   /** Executes writes in one transaction, in order. */
   const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
-    // A single write that fails changes nothing, whatever it has done before.
-    return inTransaction(() => part.map(({ run }) => part.length === 1 ? run() : attempt(run))).catch(error => {
-      if (!kindOf(error)) throw error
+    return inTransaction(() => part.map(({ run }) => attempt(run))).catch(error => {
       throw kindOf(error) === 'rejection' ? rejection(/constraint failed: (.+)/.exec(error.message)?.[1] ?? error.message) : failure(error)
     })
   }), { sizeOf: ({ size }) => size })

@@ -100,7 +100,13 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       const areNumbered = !records.every(hasId)
       const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
       const given = numbered(records, first)
-      for (const [n, record] of given.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => statements.insert.run(...valuesOf(record)), record))
+      if (isMany) connection.exec('savepoint many')
+      try {
+        for (const [n, record] of given.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => statements.insert.run(...valuesOf(record)), record))
+      } catch (error) {
+        if (isMany && connection.isTransaction) connection.exec('rollback to many')
+        throw error
+      }
       if (areNumbered) statements.keepLastId.run(first + records.length - 1)
       if (key !== undefined) statements.claimKey.run(key, newDigest, first, Date.now())
       return given
