@@ -59,7 +59,7 @@ test('in memory, a list is built once between two changes, and is a stream if it
 })
 
 const minimal = (seed: Sample[]): Store<Sample> => {
-  const { version, count, append, ...store } = memory<Sample>({ schema: Sample, seed })
+  const { version, count, append, appendAll, ...store } = memory<Sample>({ schema: Sample, seed })
   const inUse = new Set<string>()
   return {
     ...store,
