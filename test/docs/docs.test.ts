@@ -362,6 +362,20 @@ test('in a browser', async t => {
     }
   })
 
+  t.test('a description cannot leave the page or run scripts', async t => {
+    const described = build(t, { API_DESCRIPTION: 'Before <meta http-equiv="refresh" content="0;url=/livez"><img src="x" onerror="document.title = 1"> after' })
+    await described.listen({ port: 0, host: '127.0.0.1' })
+    const address = `http://service.test:${(described.server.address() as AddressInfo).port}`
+    for (const [path, rendered] of [['/docs', '.opblock'], ['/redoc', 'div[data-section-id*="operation/"]']] as const) {
+      const { page } = await open(address + path, screen.options)
+      await page.waitForSelector(rendered)
+      t.match(await page.textContent('body'), /Before\s+after/)
+      t.equal(await page.locator('meta[http-equiv="refresh" i], [onerror]').count(), 0, path)
+      await page.waitForTimeout(200)
+      t.equal(page.url(), address + path)
+    }
+  })
+
   t.test('"Authorize" takes a token that survives a reload, and "Try it out" sends it', async t => {
     const guarded = build(t, { AUTH_TOKENS: 'sesame' })
     await guarded.listen({ port: 0 })
