@@ -69,7 +69,7 @@ const checkers = new Map<string, Checker>()
 
 /** The Ajv for the schemas of records and requests. All apps of a process share it. */
 export function sharedAjv (allErrors = true) {
-  const ajv = ajvs.get(allErrors) ?? addFormats.default(createAjv({ allErrors, keywords: [...keywords, 'expected'], ownProperties: true, code: { process: allErrors ? withFewErrors : withoutInnerErrors } }))
+  const ajv = ajvs.get(allErrors) ?? addFormats.default(createAjv({ allErrors, keywords: [...keywords, 'expected'], ownProperties: true, code: { process: code => (allErrors ? withFewErrors : withoutInnerErrors)(withoutData(code)) } }))
     .addFormat('int64', true) // these two are for other programs
     .addFormat('double', true)
   ajvs.set(allErrors, ajv)
@@ -157,6 +157,11 @@ function withoutAlternatives ({ enum: values, ...part }: TSchema) {
     ...part.oneOf && { oneOf: part.oneOf.map(quiet) },
     ...part.contains && { contains: quiet(part.contains) }
   }
+}
+
+/** Generated code, in which an error does not have the invalid value, which a function would keep in memory until its next call. Texts stay. */
+function withoutData (code: string) {
+  return code.replaceAll(/("(?:[^"\\]|\\.)*")|,data(?::data\d*)?(?=\})/g, '$1')
 }
 
 /** Generated code, in which an alternative that does not match is counted, but has no error, and errors are not copied at each level. */

@@ -123,10 +123,12 @@ test('a record does not grow beyond BODY_LIMIT', async t => {
 
 test('the code that Ajv generates still has what we replace in it', async t => {
   const recursive = { anyOf: [{ quiet: { type: 'integer' } }, { type: 'array', items: { $ref: '#/$defs/set' } }] }
-  const schema = { type: 'object', properties: { one: { $ref: '#/$defs/set' }, other: { $ref: '#/$defs/set' } }, $defs: { set: recursive } }
+  const schema = { type: 'object', properties: { one: { $ref: '#/$defs/set' }, 'text ",data}': { $ref: '#/$defs/set' }, other: { $ref: '#/$defs/set' } }, $defs: { set: recursive } }
   for (const [allErrors, ours, theirs] of [
     [false, /[^+]errors\+\+;/, /const err\d+ = \{\};/],
     [false, /vErrors = \w+\.errors;errors\+\+;/, /vErrors\.concat/],
+    [false, /parentSchema:[^,]+\}/, /,data(?::data\d)?\}(?!")/],
+    [true, /parentSchema:[^,]+\}/, /,data(?::data\d)?\}(?!")/],
     [true, /vErrors\.length < 500 \?/, /: vErrors\.concat/]
   ] as const) {
     const { opts } = sharedAjv(allErrors)
@@ -136,5 +138,6 @@ test('the code that Ajv generates still has what we replace in it', async t => {
     t.match(code, theirs)
     t.match(replaced, ours)
     t.notMatch(replaced, theirs)
+    t.match(replaced, /"text \\",data\}"/)
   }
 })
