@@ -303,6 +303,13 @@ onEveryEngine((t, address, engine) => {
   })
 })
 
+test('a collection whose clients choose the ids can have writeOnly fields', async t => {
+  const { send } = await serve(t, undefined, { name: 'keys', schema: Type.Object({ id: Type.Integer(), pin: Type.String({ writeOnly: true }) }), idSource: 'client' })
+  t.same((await send('POST', '/keys', { id: 5, pin: '1234' })).body, { id: 5 })
+  t.same((await send('PUT', '/keys/5', { pin: '5678' })).body, { id: 5 })
+  t.equal((await send('POST', '/keys', { id: 6 })).status, 400)
+})
+
 test('readOnly, writeOnly and default work at every place of a schema', async t => {
   const secret = { type: 'string', writeOnly: true }
   const schema = {

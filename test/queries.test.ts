@@ -235,9 +235,10 @@ test('filters that cannot work are one message at startup', async t => {
     [['title', 'nothing'], 'filters/1 must be a field of the schema, and nothing is not.'],
     [['tags'], 'filters/0 must be a field that is a string, an integer, a number or a boolean, and tags is not.'],
     [['limit'], 'filters/0 has the parameter limit, which exists already.'],
-    [['price', 'price.gt'], 'filters/1 has the parameter price.gt, which exists already.']
+    [['price', 'price.gt'], 'filters/1 has the parameter price.gt, which exists already.'],
+    [['pin'], 'filters/0 must not be a writeOnly field, because clients could find out its values, and pin is one.']
   ] as const) {
-    const properties = { id: { type: 'integer' }, title: { type: 'string' }, price: { type: 'number' }, 'price.gt': { type: 'number' }, limit: { type: 'integer' }, tags: { type: 'array' } }
+    const properties = { id: { type: 'integer' }, title: { type: 'string' }, price: { type: 'number' }, 'price.gt': { type: 'number' }, limit: { type: 'integer' }, tags: { type: 'array' }, pin: { type: 'string', writeOnly: true } }
     const app = host(t)
     app.register(collection, { name: 'loans', schema: { type: 'object', required: ['id'], properties }, filters: fields })
     await t.rejects(async () => app.ready(), { message: `Invalid collection loans: ${message}` })

@@ -221,12 +221,13 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('a definition that cannot work is one message at startup', async t => {
-    const Thing = Type.Object({ id: Type.Integer(), limit: Type.Optional(Type.String()), place: Type.Object({}), other: Type.Optional(Type.Integer()) })
+    const Thing = Type.Object({ id: Type.Integer(), limit: Type.Optional(Type.String()), place: Type.Object({}), other: Type.Optional(Type.Integer()), pin: Type.Optional(Type.String({ writeOnly: true })) })
     const things = { name: 'things', schema: Thing }
     for (const [definition, message] of [
       [{ unique: ['colour'] }, 'Invalid collection things: unique/0 must be a field of the schema, and colour is not.'],
       [{ unique: ['place'] }, 'Invalid collection things: unique/0 must be a field that is a string, an integer, a number or a boolean, and place is not.'],
       [{ unique: ['limit'] }, 'Invalid collection things: unique/0 has the parameter limit, which exists already.'],
+      [{ unique: ['pin'] }, 'Invalid collection things: unique/0 must not be a writeOnly field, because clients could find out its values, and pin is one.'],
       [{ references: { colour: 'things' } }, 'Invalid collection things: references/colour must be a field of the schema, and colour is not.'],
       [{ references: { limit: 'things' } }, 'Invalid collection things: references/limit must be an integer field, because ids are integers.'],
       [{ references: { other: 'members' } }, 'Invalid collection things: references/other must be a collection with unique ids, but there is no collection members in the same store.'],

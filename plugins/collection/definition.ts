@@ -70,8 +70,10 @@ export function checkDefinition (definition: Definition) {
   const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
   // What a request can contain, and what a response contains.
   const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
-  const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : writable === schema ? schema : { ...writable, $id: schemaId(`New${One}`) }
-  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema: withoutFields(schema, 'writeOnly'), operations: chosen, idSource, idParameter, seed, filters: [...new Set([...filters, ...Object.keys(references)])], unique, references, queried: indexedFields(definition), words, ...renames && { renames }, ...upgrades && { upgrades } }
+  const responseSchema = withoutFields(schema, 'writeOnly')
+  const isSame = writable === schema && responseSchema === schema
+  const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : isSame ? schema : { ...writable, $id: schemaId(`New${One}`) }
+  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema, operations: chosen, idSource, idParameter, seed, filters: [...new Set([...filters, ...Object.keys(references)])], unique, references, queried: indexedFields(definition), words, ...renames && { renames }, ...upgrades && { upgrades } }
 }
 
 /** The problems of a definition, each with a JSON Pointer. */

@@ -46,6 +46,7 @@ export function problemsOfFilters (schema: TObject, { filters = [], unique = [],
     if (!field) return [{ path, message: `must be a field of the schema, and ${name} is not` }]
     if (!Object.hasOwn(operators, field.type)) return [{ path, message: `must be a field that is a string, an integer, a number or a boolean, and ${name} is not` }]
     if (Object.hasOwn(references, name) && field.type !== 'integer') return [{ path, message: 'must be an integer field, because ids are integers' }]
+    if (schema.properties[name]?.writeOnly) return [{ path, message: `must not be a writeOnly field, because clients could find out its values, and ${name} is one` }]
     const names = [...parametersOf([field]).keys()]
     const same = names.find(parameter => (taken.get(parameter) ?? name) !== name)
     for (const parameter of names) taken.set(parameter, name)
