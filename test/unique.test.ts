@@ -356,25 +356,33 @@ onDatabases('constraints of other programs are conflicts of their fields, and th
   t.equal(statuses(many, 409), 5)
 })
 
-onDatabases('what was acknowledged before kill -9 stays unique', async (t, { url }) => {
+onDatabases('what was acknowledged before kill -9 stays unique and refers to what exists', async (t, { url }) => {
   const file = `${newFolder(t)}/collections.json`
-  const { name: _name, ...definition } = members
-  writeFileSync(file, JSON.stringify({ members: definition }))
+  writeFileSync(file, JSON.stringify(Object.fromEntries([members, loans].map(({ name, ...definition }) => [name, definition]))))
   const run = () => start(t, { DATABASE_URL: url, COLLECTIONS_FILE: file }, { built: true })
-  const post = async (base: string, name: string, body: object) => (await fetch(`${base}/api/${name}`, { method: 'POST', body: JSON.stringify(body) })).status
+  const send = async (base: string, method: string, path: string, body?: object) => (await fetch(`${base}/api/${path}`, { method, body: JSON.stringify(body) }).catch(() => undefined))?.status
   const first = run()
   const acknowledged: number[] = []
   const base = await first.url
-  const requests = times(90, async n => { if (await post(base, 'members', { card: n % 30 }).catch(() => 0) === 201) acknowledged.push(n % 30) })
-  await Promise.race(requests)
+  await Promise.all(times(20, () => send(base, 'POST', 'members', {})))
+  const requests = times(90, async n => {
+    // One of them creates a loan of a member, and the other one deletes the member.
+    if (n % 3 === 1) return send(base, 'POST', 'loans', { member_id: 1 + n % 20 })
+    if (n % 3 === 2) return send(base, 'DELETE', `members/${n % 10}`)
+    if (await send(base, 'POST', 'members', { card: n % 30 }) === 201) acknowledged.push(n % 30)
+  })
+  await Promise.race(requests.slice(30))
   first.process.kill('SIGKILL')
   await Promise.all([first.exit, ...requests])
   const again = await run().url
   const stored = await (await fetch(`${again}/api/members`)).json() as MemberRecord[]
-  const cards = stored.map(({ card }) => Number(card))
+  const cards = stored.map(({ card }) => card).filter(card => card !== undefined)
   t.equal(new Set(cards).size, cards.length)
   t.ok(acknowledged.every(card => cards.includes(card)), `${acknowledged.length} were acknowledged`)
-  t.same(await Promise.all(times(30, async card => await post(again, 'members', { card }) === (cards.includes(card) ? 409 : 201))), times(30, () => true))
+  t.same(await Promise.all(times(30, card => send(again, 'POST', 'members', { card }))), times(30, card => cards.includes(card) ? 409 : 201))
+  const lent = new Set((await (await fetch(`${again}/api/loans`)).json() as { member_id: number }[]).map(({ member_id: id }) => id))
+  t.ok([...lent].every(id => stored.some(member => member.id === id)), `${lent.size} members have loans`)
+  t.same(await Promise.all(stored.slice(0, 20).map(({ id }) => send(again, 'DELETE', `members/${id}`))), stored.slice(0, 20).map(({ id }) => lent.has(id) ? 409 : 204))
 })
 
 test('the document has the conflicts, and says which fields are unique or refer to a collection', async t => {
