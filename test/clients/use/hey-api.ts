@@ -1,4 +1,4 @@
-import { createItem, createUser, deleteUser, getItem, listItems } from './generated/hey/index.js'
+import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/hey/index.js'
 import type { Client } from './main.js'
 
 export const heyApi: Client = {
@@ -22,5 +22,12 @@ export const heyApi: Client = {
   },
   async detail (id) {
     return (await getItem({ path: { item_id: id } })).error?.detail
+  },
+  async createMany (body) {
+    return (await createManyLoans({ body })).data
+  },
+  async find (query) {
+    const { data, response } = await listLoans({ query })
+    return { loans: data, total: response?.headers.get('x-total-count') }
   }
 }

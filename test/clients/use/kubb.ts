@@ -1,4 +1,4 @@
-import { createItem, createUser, deleteUser, getItem, listItems } from './generated/kubb/client.js'
+import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/kubb/client.js'
 import type { CreateItem400, GetItem404 } from './generated/kubb/types.js'
 import type { Client } from './main.js'
 
@@ -25,5 +25,14 @@ export const kubb: Client = {
   async detail (id) {
     const data: object = (await getItem(id)).data
     return (data as GetItem404).detail
+  },
+  async createMany (loans) {
+    return (await createManyLoans(loans)).data
+  },
+  // The client joins several values with commas.
+  async find ({ title, ...query }) {
+    const pages = await Promise.all(title.map(one => listLoans({ ...query, title: [one] })))
+    const loans = pages.flatMap(({ data }) => data).sort((a, b) => b.price - a.price)
+    return { loans, total: String(pages.reduce((sum, { headers }) => sum + Number(headers.get('x-total-count')), 0)) }
   }
 }

@@ -19,12 +19,40 @@ export interface Client {
   problems (item: Item): Promise<{ path: string, message: string }[] | undefined>
   /** Requests an item that does not exist, and returns the detail from the typed error. */
   detail (id: number): Promise<string | undefined>
+  /** Creates many loans at once. */
+  createMany (loans: NewLoan[]): Promise<Loan[] | undefined>
+  /** Returns the loans that match, and the header with their number. */
+  find (query: LoanQuery): Promise<{ loans: Loan[] | undefined, total: string | null | undefined }>
 }
 
 export interface Item {
   id: number
   name: string
   price: number
+}
+
+/** A record of test/clients/collections.json. */
+interface NewLoan {
+  member_id: number
+  title: string
+  price: number
+  status?: 'open' | 'late'
+  due?: string
+  returned: string | null
+}
+
+interface Loan extends NewLoan {
+  id: number
+}
+
+interface LoanQuery {
+  member_id: number[]
+  title: string[]
+  'price.gte': number
+  'due.lt': string
+  'damaged.exists': boolean
+  sort: '-price'
+  total: boolean
 }
 
 const clients = { heyApi, kubb, oazapfts, openapiFetch, orval7, orval8, swaggerTypescriptApi }
@@ -40,8 +68,14 @@ for (const [n, [name, client]] of Object.entries(clients).entries()) {
     found.push(...items)
     after = /after=([^&>]+)/.exec(link ?? '')?.[1]
   } while (after)
+  const [dear, cheap] = [`${name} & 1`, `${name} & 2`]
+  const loan = { member_id: 1, title: dear, price: 2.5, due: '2026-03-01T12:00:00Z', returned: null }
+  const loans = await client.createMany([{ ...loan, title: cheap, price: 0.5, status: 'late' }, loan, { ...loan, price: 0.1 }])
+  const query = { 'price.gte': 0.5, 'due.lt': '2026-04-01T00:00:00Z', 'damaged.exists': false, total: true } as const
   console.log(JSON.stringify({
     name,
+    created: loans?.length,
+    matching: await client.find({ ...query, member_id: [1], title: [cheap, dear], sort: '-price' }),
     repeated,
     found: found.filter(({ id }) => id === item.id),
     got: await client.get(item.id),

@@ -1,5 +1,5 @@
 import { ok } from '@oazapfts/runtime'
-import { createItem, createUser, deleteUser, getItem, listItems } from './generated/oazapfts.js'
+import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/oazapfts.js'
 import type { Client } from './main.js'
 
 export const oazapfts: Client = {
@@ -20,5 +20,10 @@ export const oazapfts: Client = {
   async detail (id) {
     const response = await getItem(id)
     return 'data' in response && 'detail' in response.data ? response.data.detail : undefined
+  },
+  createMany: loans => ok(createManyLoans(loans)),
+  async find ({ member_id: memberId, 'price.gte': priceGte, 'due.lt': dueLt, 'damaged.exists': damagedExists, ...query }) {
+    const response = await listLoans({ ...query, memberId, priceGte, dueLt, damagedExists })
+    return { loans: await ok(Promise.resolve(response)), total: response.headers.get('x-total-count') }
   }
 }

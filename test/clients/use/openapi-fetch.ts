@@ -28,5 +28,14 @@ export const openapiFetch: Client = {
   },
   async detail (id) {
     return (await GET('/api/items/{item_id}', { params: { path: { item_id: id } } })).error?.detail
+  },
+  async createMany (body) {
+    return (await POST('/api/loans/batch', { body })).data
+  },
+  async find (query) {
+    // @ts-expect-error No loan has this status.
+    await GET('/api/loans', { params: { query: { status: ['lost'] } } })
+    const { data, response } = await GET('/api/loans', { params: { query } })
+    return { loans: data, total: response.headers.get('x-total-count') }
   }
 }

@@ -1,5 +1,5 @@
-import { createItem, createUser, deleteUser, getItem, listItems } from './generated/orval7/fetch.js'
-import { createItemBody, listItemsResponse } from './generated/orval7/zod.js'
+import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/orval7/fetch.js'
+import { createItemBody, createManyLoansBody, listItemsResponse, listLoansQueryParams, listLoansResponse } from './generated/orval7/zod.js'
 import type { Client } from './main.js'
 
 export const orval7: Client = {
@@ -26,5 +26,14 @@ export const orval7: Client = {
   async detail (id) {
     const { status, data } = await getItem(id)
     return status === 404 ? data.detail : undefined
+  },
+  async createMany (loans) {
+    createManyLoansBody.parse(loans) // The type of the output has no recursion.
+    const { status, data } = await createManyLoans(loans)
+    return status === 201 ? data : undefined
+  },
+  async find (query) {
+    const { data, headers } = await listLoans(listLoansQueryParams.parse(query))
+    return { loans: listLoansResponse.parse(data), total: headers.get('x-total-count') }
   }
 }

@@ -1,5 +1,5 @@
-import { createItem, createUser, deleteUser, getItem, listItems } from './generated/orval8/fetch.js'
-import { CreateItemBody, ListItemsResponse } from './generated/orval8/zod.js'
+import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/orval8/fetch.js'
+import { CreateItemBody, CreateManyLoansBody, ListItemsResponse, ListLoansQueryParams, ListLoansResponse } from './generated/orval8/zod.js'
 import type { Client } from './main.js'
 
 export const orval8: Client = {
@@ -26,5 +26,14 @@ export const orval8: Client = {
   async detail (id) {
     const { status, data } = await getItem(id)
     return status === 404 ? data.detail : undefined
+  },
+  async createMany (loans) {
+    CreateManyLoansBody.parse(loans) // The type of the output has no recursion.
+    const { status, data } = await createManyLoans(loans)
+    return status === 201 ? data : undefined
+  },
+  async find (query) {
+    const { data, headers } = await listLoans(ListLoansQueryParams.parse(query))
+    return { loans: ListLoansResponse.parse(data), total: headers.get('x-total-count') }
   }
 }

@@ -24,5 +24,12 @@ export const swaggerTypescriptApi: Client = {
   },
   async detail (id) {
     return (await api.getItem(id).catch((response: HttpResponse<undefined, ErrorBody>) => response)).error?.detail
+  },
+  async createMany (loans) {
+    return (await api.createManyLoans(loans)).data
+  },
+  async find (query) {
+    const { data, headers } = await api.listLoans(query)
+    return { loans: data, total: headers.get('x-total-count') }
   }
 }
