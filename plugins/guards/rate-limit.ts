@@ -120,36 +120,28 @@ type Done = (error: null, result: { current: number, ttl: number }) => void
  * simultaneous requests all see the highest count. This class can go when it returns a copy.
  */
 export class MemoryStore {
-  /** In the order of their start. */
+  /** In the order of their start, which is that of their end. */
   readonly #windows = new Map<string, { current: number, end: number }>()
 
   incr (key: string, done: Done, timeWindow: number) {
     const now = Math.round(performance.now()) // a fraction could make the time window a second longer
-    const known = this.#windows.get(key)
-    const window = known && known.end > now ? known : this.#start(key, now, timeWindow)
-    window.current++
-    done(null, { current: window.current, ttl: window.end - now })
+    for (const [oldest, { end }] of this.#windows) {
+      if (end > now && (this.#windows.size < maxClients || this.#windows.has(key))) break
+      this.#windows.delete(oldest)
+    }
+    const window = this.#windows.get(key) ?? { current: 0, end: now + timeWindow }
+    this.#windows.set(key, window)
+    done(null, { current: ++window.current, ttl: window.end - now })
   }
 
   read (key: string, done: Done) {
-    const { current, end } = this.#windows.get(key) ?? { current: 0, end: 0 }
-    const ttl = end - Math.round(performance.now())
-    done(null, ttl > 0 ? { current, ttl } : { current: 0, ttl: 0 })
+    const { current = 0, end = 0 } = { ...this.#windows.get(key) }
+    const ttl = Math.max(end - Math.round(performance.now()), 0)
+    done(null, { current: ttl > 0 ? current : 0, ttl })
   }
 
   /** A separate store for a route with its own limit. */
   child () {
     return new MemoryStore()
-  }
-
-  #start (key: string, now: number, timeWindow: number) {
-    const window = { current: 0, end: now + timeWindow }
-    this.#windows.delete(key)
-    for (const [oldest, { end }] of this.#windows) {
-      if (end > now && this.#windows.size < maxClients) break
-      this.#windows.delete(oldest)
-    }
-    this.#windows.set(key, window)
-    return window
   }
 }
