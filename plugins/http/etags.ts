@@ -33,25 +33,22 @@ export function hasPreconditions ({ headers }: FastifyRequest) {
   return headers['if-match'] !== undefined || headers['if-none-match'] !== undefined
 }
 
-/** Throws a 412 if a request does not meet its preconditions. Returns whether the client has the current version already. */
-export function checkPreconditions (request: FastifyRequest, etag?: string) {
-  const outcome = evaluate(request, etag)
-  if (outcome === 'fail') throw httpError(412)
-  return outcome === 'not modified'
+/**
+ * Throws a 412 if a request does not meet its preconditions. Returns whether the client has the current version already. The
+ * order is that of RFC 9110, section 13.2.2. There are no modification dates, so the headers with dates are ignored.
+ */
+export function checkPreconditions ({ method, headers }: FastifyRequest, etag?: string) {
+  const { 'if-match': match, 'if-none-match': noneMatch } = headers
+  const isKnown = noneMatch !== undefined && includes(noneMatch, etag, () => true)
+  const isRead = method === 'GET' || method === 'HEAD'
+  if ((match !== undefined && !includes(match, etag, tag => tag.startsWith('"'))) || (isKnown && !isRead)) throw httpError(412)
+  return isKnown
 }
 
 /** Does the same for a response with this ETag, and sets the ETag. */
 export function isNotModified (request: FastifyRequest, reply: FastifyReply, etag?: string) {
   if (etag !== undefined) reply.header('etag', etag)
   return checkPreconditions(request, etag)
-}
-
-/** The order of RFC 9110, section 13.2.2. There are no modification dates, so the headers with dates are ignored. */
-function evaluate ({ method, headers }: FastifyRequest, etag?: string) {
-  const { 'if-match': match, 'if-none-match': noneMatch } = headers
-  if (match !== undefined && !includes(match, etag, tag => tag.startsWith('"'))) return 'fail'
-  if (noneMatch === undefined || !includes(noneMatch, etag, () => true)) return 'proceed'
-  return method === 'GET' || method === 'HEAD' ? 'not modified' : 'fail'
 }
 
 /** Returns whether a list of ETags is `*` or has this one. Quoted commas and stars belong to a tag. */

@@ -103,7 +103,7 @@ export const mutants = [
     ["return tag.replace(/^W\\//, '')", 'return tag'],
     ["if (request.method === 'HEAD') return Readable.from([])", ''],
     ["!includes(match, etag, tag => tag.startsWith('\"'))", '!includes(match, etag, () => true)'],
-    ["method === 'GET' || method === 'HEAD' ? 'not modified'", "method === 'GET' ? 'not modified'"],
+    ["isRead = method === 'GET' || method === 'HEAD'", "isRead = method === 'GET'"],
     ['isComparable(tag) && opaque(tag) === opaque(etag)', 'isComparable(tag)']
   ]),
   ...inFile('plugins/http/compression.ts', caching, [
