@@ -54,7 +54,7 @@ export function problemsOf (errors: ErrorObject[] | null | undefined): Problem[]
   const unions = first.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
   const problems = first.filter(error => isProblem(error, first, unions))
   // Unions in unions can be alternatives of each other. The last error is that of the outer one.
-  return firstOf((problems.length > 0 ? problems : first.slice(-1)).map(error => new ProblemOfError(error)))
+  return firstOf((problems.length > 0 ? problems : first.slice(-1)).map(problemOf))
 }
 
 /** The first problems, up to their total length. */
@@ -69,19 +69,11 @@ export function firstOf (problems: Iterable<Problem>) {
   return first
 }
 
-class ProblemOfError implements Problem {
-  path
-  message
-  #error
-
-  constructor (error: ErrorObject) {
-    this.path = shortened(placeOf(error))
-    this.message = shortened(error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`)
-    this.#error = error
-  }
-
-  get field () {
-    return fieldOf(this.#error)
+function problemOf (error: ErrorObject): Problem {
+  return {
+    path: shortened(placeOf(error)),
+    message: shortened(error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`),
+    get field () { return fieldOf(error) }
   }
 }
 
