@@ -6,7 +6,7 @@ import { ConflictingRequest, ErrorBody, InvalidRequest, Problem } from '../../sc
 import { schemaName } from '../../schemas/fields.js'
 import { problemsOf } from '../schema/problems.js'
 import { createAjv, ownKeywords, sharedAjv } from '../schema/validation.js'
-import { isAnnotation, mapSchema, pointer, targetsIn } from '../schema/walk.js'
+import { isAnnotation, pointer, schemasIn, targetsIn } from '../schema/walk.js'
 import { readObject, StartupError } from '../startup.js'
 import { checkDefinition, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition } from './definition.js'
 import { CollectionOptions } from './routes.js'
@@ -67,21 +67,11 @@ async function problemsOfEntry (definition: Definition, problemsOfOptions: Probl
   return []
 }
 
-/** The problems of each schema in a schema. */
-function collect (schema: TSchema, check: (schema: TSchema, path: string) => Problems, path = '/schema') {
-  const problems: Problems = []
-  mapSchema(schema, (part, path) => {
-    problems.push(...check(part, path))
-    return part
-  }, path)
-  return problems
-}
-
 /** Keywords, formats and references that are not supported. */
 function problemsOfKeywords (schema: TSchema) {
   const { RULES: { keywords }, formats } = sharedAjv()
   const targets = targetsIn(schema)
-  return collect(schema, (part, path) => {
+  return schemasIn(schema, '/schema').flatMap(({ schema: part, path }) => {
     const isNested = path !== '/schema'
     const wrong = Object.keys(part).filter(keyword => !(Object.hasOwn(keywords, keyword) || isAnnotation(keyword)) || unsupported.includes(keyword) || (isNested && ['$id', '$schema'].includes(keyword)))
     return [
@@ -125,7 +115,8 @@ function problemsOfRecursion (schema: TSchema): Problems {
   const width = widthOf(schema)
   return [
     ...width > maxWidth ? [{ path: '/schema', message: `must not apply more than ${maxWidth} schemas to the same value, but applies up to ${width}` }] : [],
-    ...recursive.flatMap(([ref, target]) => collect(target, (part, path) => isExponential(part, ref) ? [{ path, message: `must not refer to ${ref} in several alternatives, because this takes exponential time` }] : [], `/schema${ref.slice(1)}`)),
+    ...recursive.flatMap(([ref, target]) => schemasIn(target, `/schema${ref.slice(1)}`).filter(({ schema }) => isExponential(schema, ref))
+      .map(({ path }) => ({ path, message: `must not refer to ${ref} in several alternatives, because this takes exponential time` }))),
     ...[...missing].map(name => ({ path: '/schema/properties', message: `must contain ${name}, which another part of the schema uses` }))
   ]
 
@@ -137,11 +128,8 @@ function problemsOfRecursion (schema: TSchema): Problems {
 
   /** All references in a schema, and in their targets. */
   function references (value: unknown, found = new Set<string>()) {
-    if (isSchema(value)) {
-      collect(value, ({ $ref }) => {
-        if ($ref !== undefined && found.size < found.add($ref).size) references(targets.get($ref), found)
-        return []
-      })
+    for (const { schema: { $ref } } of isSchema(value) ? schemasIn(value) : []) {
+      if ($ref !== undefined && found.size < found.add($ref).size) references(targets.get($ref), found)
     }
     return found
   }
@@ -174,7 +162,7 @@ function problemsOfRecursion (schema: TSchema): Problems {
 /** Patterns that clients could keep the service busy with. */
 async function problemsOfPatterns (schema: TSchema) {
   const { isLinear } = await import('../schema/patterns.js')
-  return collect(schema, (part, path) => [
+  return schemasIn(schema, '/schema').flatMap(({ schema: part, path }) => [
     ...part.pattern === undefined ? [] : [{ path: `${path}/pattern`, pattern: part.pattern }],
     ...Object.keys({ ...part.patternProperties }).map(pattern => ({ path: `${path}/patternProperties${pointer(pattern)}`, pattern }))
   ].filter(({ pattern }) => !isLinear(pattern)).map(({ path }) => ({ path, message: 'can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways' })))

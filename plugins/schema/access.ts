@@ -1,7 +1,7 @@
 import { Transform } from 'node:stream'
 import { TextDecoder } from 'node:util'
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { mapSchema, targetsIn } from './walk.js'
+import { mapSchema, schemasIn, targetsIn } from './walk.js'
 
 type Fields = Record<string, unknown>
 type Access = 'readOnly' | 'writeOnly'
@@ -14,29 +14,34 @@ interface Field {
   isRequired: boolean
   /** Whether the field belongs to one alternative of several. */
   isAlternative: boolean
+  /** Whether the schema does not allow the field. */
+  isForbidden: boolean
   other: Fields
 }
 
-/** Calls a function for each field of a schema in a value, for outer fields first. */
-export function visitFields (schema: TSchema, value: unknown, visit: (field: Field) => void, otherValue?: unknown) {
+/** Calls a function for each field of a schema in a value, for outer fields first. Some callers need no alternatives. */
+export function visitFields (schema: TSchema, value: unknown, visit: (field: Field) => void, otherValue?: unknown, hasAlternatives = true) {
   const targets = targetsIn(schema)
   walk(schema, value, otherValue, false)
 
   function walk (schema: TSchema | undefined, value: unknown, otherValue: unknown, isAlternative: boolean) {
     if (typeof value !== 'object' || value === null || !schema) return
     const { $ref, allOf = [], anyOf = [], oneOf = [], then, else: otherwise, properties = {}, required = [], items, prefixItems = [], additionalProperties, patternProperties } = schema
-    for (const part of [targets.get($ref), ...allOf]) walk(part, value, otherValue, isAlternative)
-    for (const part of [...anyOf, ...oneOf, then, otherwise]) walk(part, value, otherValue, true)
+    for (const part of [targets.get($ref), ...hasAlternatives ? allOf : []]) walk(part, value, otherValue, isAlternative)
+    if (hasAlternatives) for (const part of [...anyOf, ...oneOf, then, otherwise]) walk(part, value, otherValue, true)
     if (Array.isArray(value)) return value.forEach((entry, n) => walk(prefixItems[n] ?? items, entry, undefined, isAlternative))
     const object = value as Fields
     const other: Fields = Object(otherValue)
     for (const [name, property] of Object.entries<TSchema>(properties)) {
-      visit({ object, name, property: { ...targets.get(property.$ref), ...property }, isRequired: required.includes(name), isAlternative, other })
+      visit({ object, name, property: { ...targets.get(property.$ref), ...property }, isRequired: required.includes(name), isAlternative, isForbidden: !property, other })
       walk(property, object[name], other[name], isAlternative)
     }
     for (const [name, entry] of Object.entries(object).filter(([name]) => !Object.hasOwn(properties, name))) {
       const matching = Object.entries<TSchema>({ ...patternProperties }).filter(([pattern]) => new RegExp(pattern, 'u').test(name)).map(([, part]) => part)
-      for (const part of matching.length > 0 ? matching : [additionalProperties]) walk(part, entry, other[name], isAlternative)
+      for (const part of matching.length > 0 ? matching : [additionalProperties]) {
+        if (part === false) visit({ object, name, property: part, isRequired: false, isAlternative, isForbidden: true, other })
+        walk(part, entry, other[name], isAlternative)
+      }
     }
   }
 }
@@ -58,6 +63,23 @@ export function addDefaults<T> (schema: TSchema, value: T) {
     if (property.default !== undefined && object[name] === undefined && !isAlternative) object[name] = structuredClone(property.default)
   })
   return value
+}
+
+/** Returns a function that returns a record with only the fields in `properties`. */
+export function knownFieldsOf ({ properties }: TObject) {
+  const isKnown = (name: string) => Object.hasOwn(properties, name)
+  return <T extends object>(record: T) =>
+    Object.keys(record).every(isKnown) ? record : Object.fromEntries(Object.entries(record).filter(([name]) => isKnown(name))) as T
+}
+
+/**
+ * Returns a function that removes the fields that `additionalProperties: false` forbids in nested objects, before they are
+ * validated, as Fastify does by default. Those in `anyOf` and the like are left to the validator, because they tell variants apart.
+ */
+export function nestedFieldsRemover (record: TObject) {
+  const isStrict = schemasIn(record).some(({ schema, path }) => path !== '' && schema.additionalProperties === false)
+  const open = { ...record, additionalProperties: true }
+  return (value: unknown) => { if (isStrict) visitFields(open, value, ({ object, name, isForbidden }) => { if (isForbidden) delete object[name] }, undefined, false) }
 }
 
 /** A schema without the fields that have a keyword; the same one if no field has it. */

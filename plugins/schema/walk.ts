@@ -19,6 +19,16 @@ export function mapSchema<T extends object> (schema: T, change: (schema: TSchema
   return change(Object.fromEntries(entries), path) as TSchema
 }
 
+/** A schema and all schemas in it, each with its JSON Pointer. */
+export function schemasIn (schema: object, path = '') {
+  const found: { schema: TSchema, path: string }[] = []
+  mapSchema(schema, (schema, path) => {
+    found.push({ schema, path })
+    return schema
+  }, path)
+  return found
+}
+
 /** A property as a part of a JSON Pointer. */
 export function pointer (property: unknown) {
   return `/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`
