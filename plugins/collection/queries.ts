@@ -18,7 +18,8 @@ export function listQueryOf (schema: TObject, queried: readonly string[], filter
   const offered = [...parametersOf(fieldsOf(schema).filter(({ name }) => queried.includes(name)))].filter(([, { field, operator }]) => operator === 'in' || filters.includes(field.name))
   const parameters = offered.map(([name, { field, operator }]) => {
     const { type, values } = field
-    const value = { type, ...type === 'integer' && safeBounds, ...formatOf(schema.properties[field.name]) }
+    const { format } = { ...schema.properties[field.name] }
+    const value = { type, ...type === 'integer' && safeBounds, ...format !== undefined && { format } }
     if (operator === 'exists') return [name, Type.Boolean({ description: `Whether the record has ${field.name}` })]
     if (operator === 'in') return [name, { type: 'array', items: { ...value, ...values && { enum: values } }, maxItems: maxValues, description: `${field.name} is this value, or one of several` }]
     return [name, { ...operator === 'prefix' ? { type } : value, description: `${field.name} is ${comparisons[operator]}` }]
@@ -52,9 +53,4 @@ export function problemsOfFilters (schema: TObject, { filters = [], unique = [],
     for (const parameter of names) taken.set(parameter, name)
     return same ? [{ path, message: `has the parameter ${same}, which exists already` }] : []
   })
-}
-
-function formatOf (schema?: TSchema) {
-  const { format } = Object(schema)
-  return format === undefined ? {} : { format }
 }

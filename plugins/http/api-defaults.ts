@@ -64,10 +64,6 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   const required = definition.method === 'PUT' ? schema.required?.filter(name => name !== 'id') : schema.required
   if (part === 'body') return bodyValidator({ ...schema, required } as TObject, isList ? list : undefined)
   const problemsIn = checkerOf(schema)
-  const check = (data: unknown) => {
-    const problems = problemsIn(data)
-    return problems ? { error: invalid(part, problems) } : true
-  }
   const { properties } = schema
   const names = Object.keys(properties)
   const typed = Object.entries(properties).filter(([, { type }]) => type !== 'string')
@@ -79,9 +75,8 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
     // Most requests have none of the optional parameters.
     if (isOptional && names.every(name => data[name] === undefined)) return true
     for (const [name, property] of typed) if (data[name] !== undefined) data[name] = converted(data[name], property)
-    if (!isClosed) return check(data)
-    const problems = problemsIn(data)?.map(ofParameter) ?? problemsOfTexts(data)
-    return problems.length > 0 ? { error: invalid(part, problems) } : true
+    const problems = isClosed ? problemsIn(data)?.map(ofParameter) ?? problemsOfTexts(data) : problemsIn(data)
+    return problems?.length ? { error: invalid(part, problems) } : true
   }
 }
 
