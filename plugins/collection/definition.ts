@@ -8,9 +8,10 @@ import { StartupError } from '../startup.js'
 import { indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition, type Upgrade } from '../stores/store.js'
 import { problemsOfFilters } from './queries.js'
 
-/** What clients can do with a collection. */
-export const operations = ['list', 'get', 'create', 'createMany', 'replace', 'update', 'delete'] as const
-export type Operation = typeof operations[number]
+/** What clients can do with a collection, and the method of each operation. */
+export const methods = { list: 'GET', get: 'GET', create: 'POST', createMany: 'POST', replace: 'PUT', update: 'PATCH', delete: 'DELETE' } as const
+export type Operation = keyof typeof methods
+export const operations = Object.keys(methods) as Operation[]
 
 /** The most records that a request of `createMany` can have. */
 export const maxRecords = 1000

@@ -29,18 +29,18 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
-    listRecords (request: FastifyRequest, reply: FastifyReply) {
+    list (request: FastifyRequest, reply: FastifyReply) {
       return sendList(request, reply, storeOf(request), queried.length > 0)
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */
-    getRecord (request: FastifyRequest, reply: FastifyReply) {
+    get (request: FastifyRequest, reply: FastifyReply) {
       const found = storeOf(request).first(idOf(request))
       return found instanceof Promise ? found.then(record => sendRecord(request, reply, record)) : sendRecord(request, reply, found)
     },
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
-    async createRecord (request: FastifyRequest, reply: FastifyReply) {
+    async create (request: FastifyRequest, reply: FastifyReply) {
       const record = newRecord(request.body as HasId)
       const json = await create(request, reply, record, (store, key) => store.append(record, key))
       reply.header('location', recordUrl(request, hasId(record) ? record.id : JSON.parse(json).id))
@@ -48,13 +48,13 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     },
 
     /** Creates all records of an array or none, and sends them. */
-    createRecords (request: FastifyRequest, reply: FastifyReply) {
+    createMany (request: FastifyRequest, reply: FastifyReply) {
       const records = (request.body as HasId[]).map(newRecord)
       return create(request, reply, records, (store, key) => store.appendAll ? store.appendAll(records, key) : cannotCreateMany(name))
     },
 
     /** The body is the whole record. Its id can be left out, and its readOnly fields stay as they are. */
-    replaceRecord (request: FastifyRequest, reply: FastifyReply) {
+    replace (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
         const record = withIdOfPath(knownFields({ id, ...body }), id)
         return hasReadOnly ? current => checked(withReadOnly(structuredClone(record), JSON.parse(current)), id) : () => record
@@ -62,11 +62,11 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     },
 
     /** The body is a JSON Merge Patch (RFC 7396). */
-    updateRecord (request: FastifyRequest, reply: FastifyReply) {
+    update (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (patch, id) => current => checked(patched(JSON.parse(current), patch), id))
     },
 
-    async deleteRecord (request: FastifyRequest, reply: FastifyReply) {
+    async delete (request: FastifyRequest, reply: FastifyReply) {
       await change(request, () => undefined)
       setHeaders(request, reply, cacheHeaders)
       return reply.code(204).send(undefined)

@@ -1,5 +1,5 @@
 import { Type, type TSchema } from '@sinclair/typebox'
-import type { FastifyPluginAsync, RouteOptions } from 'fastify'
+import type { FastifyPluginAsync, FastifySchema } from 'fastify'
 import { ConflictingRequest } from '../../schemas/errors.js'
 import { oneOf, PathId, ref } from '../../schemas/fields.js'
 import { cannotCreateMany, isStore, storeOf } from '../host-stores.js'
@@ -12,7 +12,7 @@ import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { requiredMethods, uniqueFields } from '../stores/store.js'
 import { bodyPreparation, hidingHandler } from './access.js'
-import { checkDefinition, maxRecords, operations, type Definition, type Operation } from './definition.js'
+import { checkDefinition, maxRecords, methods, operations, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
 import { listQueryOf, totalHeader } from './queries.js'
 
@@ -65,138 +65,103 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const prepareBody = bodyPreparation(definition)
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
-  const changeResponses = { 200: ref(schema, { description: `The stored ${one}`, headers: etagHeader }), ...errorResponses(404, 409, 412, 413) }
   const mayRepeat = !uniqueFields(definition).includes('id')
   const whichRecord = mayRepeat ? `If several ${many} have this id, it is the one that was created first.` : ''
   const thisRecord = mayRepeat ? `The first ${one} with this id` : `The ${one} with this id`
-
   const whoChoosesId = idSource === 'client' ? 'The client chooses the id. It need not be unique.' : 'The service generates a unique id. An id in the body is ignored.'
+  const changed = ref(schema, { description: `The stored ${one}`, headers: etagHeader })
+  const change = { params, headers: ChangeHeaders, response: { 200: changed, ...errorResponses(404, 409, 412, 413) } }
 
-  const routes: Record<Operation, Omit<RouteOptions, 'url'> & { url?: string }> = {
+  const schemas: Record<Operation, FastifySchema> = {
     list: {
-      method: 'GET',
-      schema: {
-        summary: `List all ${many}`,
-        description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
-        querystring: listQueryOf(definition.schema, definition.queried, definition.filters),
-        headers: ReadingHeaders,
-        response: {
-          200: listOf(schema, `All ${many}, or one page, in order of creation`, definition.queried.length > 0 ? totalHeader : {}),
-          304: notModified,
-          ...errorResponses(412)
-        }
-      },
-      onSend: compress,
-      handler: handlers.listRecords
+      summary: `List all ${many}`,
+      description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
+      querystring: listQueryOf(definition.schema, definition.queried, definition.filters),
+      headers: ReadingHeaders,
+      response: {
+        200: listOf(schema, `All ${many}, or one page, in order of creation`, definition.queried.length > 0 ? totalHeader : {}),
+        304: notModified,
+        ...errorResponses(412)
+      }
     },
 
     get: {
-      method: 'GET',
-      schema: {
-        summary: `Get one ${one}`,
-        ...whichRecord && { description: whichRecord },
-        params,
-        headers: ReadingHeaders,
-        response: {
-          200: ref(schema, { description: thisRecord, headers: etagHeader }),
-          304: notModified,
-          ...errorResponses(404, 412)
-        }
-      },
-      handler: handlers.getRecord
+      summary: `Get one ${one}`,
+      ...whichRecord && { description: whichRecord },
+      params,
+      headers: ReadingHeaders,
+      response: {
+        200: ref(schema, { description: thisRecord, headers: etagHeader }),
+        304: notModified,
+        ...errorResponses(404, 412)
+      }
     },
 
     create: {
-      method: 'POST',
-      schema: {
-        summary: `Create ${/^[aeio]/.test(one) ? 'an' : 'a'} ${one}`,
-        description: whoChoosesId,
-        headers: CreationHeaders,
-        body: ref(newSchema),
-        response: {
-          201: ref(schema, { description: `The stored ${one}`, headers: location }),
-          ...errorResponses(409, 412, 413, 422),
-          409: conflictOrKeyInUse
-        }
-      },
-      handler: handlers.createRecord
+      summary: `Create ${/^[aeio]/.test(one) ? 'an' : 'a'} ${one}`,
+      description: whoChoosesId,
+      headers: CreationHeaders,
+      body: ref(newSchema),
+      response: {
+        201: ref(schema, { description: `The stored ${one}`, headers: location }),
+        ...errorResponses(409, 412, 413, 422),
+        409: conflictOrKeyInUse
+      }
     },
 
     createMany: {
-      method: 'POST',
-      url: '/batch',
-      schema: {
-        summary: `Create many ${many}`,
-        description: `All ${many} are created or none, in this order and next to each other. ${whoChoosesId}`,
-        headers: CreationHeaders,
-        body: Type.Array(ref(newSchema), { minItems: 1, maxItems: maxRecords }),
-        response: {
-          201: Type.Array(ref(schema), { description: `The stored ${many}` }),
-          ...errorResponses(409, 412, 413, 422)
-        }
-      },
-      handler: handlers.createRecords
+      summary: `Create many ${many}`,
+      description: `All ${many} are created or none, in this order and next to each other. ${whoChoosesId}`,
+      headers: CreationHeaders,
+      body: Type.Array(ref(newSchema), { minItems: 1, maxItems: maxRecords }),
+      response: {
+        201: Type.Array(ref(schema), { description: `The stored ${many}` }),
+        ...errorResponses(409, 412, 413, 422)
+      }
     },
 
     replace: {
-      method: 'PUT',
-      schema: {
-        summary: `Replace one ${one}`,
-        description: `${whichRecord} An id in the body must be that of the path.`.trim(),
-        params,
-        headers: ChangeHeaders,
-        body: ref(newSchema),
-        response: changeResponses
-      },
-      handler: handlers.replaceRecord
+      ...change,
+      summary: `Replace one ${one}`,
+      description: `${whichRecord} An id in the body must be that of the path.`.trim(),
+      body: ref(newSchema)
     },
 
     update: {
-      method: 'PATCH',
-      schema: {
-        summary: `Update one ${one}`,
-        description: `${whichRecord} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`.trim(),
-        consumes: ['application/merge-patch+json', 'application/json'],
-        params,
-        headers: ChangeHeaders,
-        body: ref(patchSchema),
-        response: changeResponses
-      },
-      handler: handlers.updateRecord
+      ...change,
+      summary: `Update one ${one}`,
+      description: `${whichRecord} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`.trim(),
+      consumes: ['application/merge-patch+json', 'application/json'],
+      body: ref(patchSchema)
     },
 
     delete: {
-      method: 'DELETE',
-      schema: {
-        summary: `Delete one ${one}`,
-        ...mayRepeat && { description: `If several ${many} have this id, the one that was created first is deleted.` },
-        params,
-        headers: ChangeHeaders,
-        response: {
-          204: Type.Null({ description: `${thisRecord} is deleted` }),
-          ...errorResponses(404, 409, 412, 413)
-        }
-      },
-      handler: handlers.deleteRecord
+      ...change,
+      summary: `Delete one ${one}`,
+      ...mayRepeat && { description: `If several ${many} have this id, the one that was created first is deleted.` },
+      response: {
+        204: Type.Null({ description: `${thisRecord} is deleted` }),
+        ...errorResponses(404, 409, 412, 413)
+      }
     }
   }
 
   for (const operation of offered) {
-    const { schema, handler, onSend = [], ...route } = routes[operation]
-    const { schema: ownSchema, preValidation = [], onSend: ownOnSend = [], ...own } = { ...options.routes?.[operation] }
-    const url = schema?.params ? `/:${idParameter}` : app.prefix === '' ? '/' : ''
+    const schema = schemas[operation]
+    const { schema: ownSchema, preValidation = [], onSend = [], ...own } = { ...options.routes?.[operation] }
     const config = { ...own.config, collection: definition.name }
+    const ofMany = operation === 'createMany' ? '/batch' : app.prefix === '' ? '/' : ''
     const names = namesIn(app, operation + (['list', 'createMany'].includes(operation) ? Many : One), definition.name)
     app.route({
       ...routeDefaults,
-      url,
-      ...route,
+      method: methods[operation],
+      url: schema.params ? `/:${idParameter}` : ofMany,
       ...own,
       config,
       schema: { ...names, ...schema, ...ownSchema },
-      preValidation: [preValidation, schema?.body ? prepareBody ?? [] : []].flat(),
-      onSend: [ownOnSend, onSend].flat(),
-      handler: hidingHandler(handler, definition)
+      preValidation: [preValidation, schema.body ? prepareBody ?? [] : []].flat(),
+      onSend: [onSend, operation === 'list' ? compress : []].flat(),
+      handler: hidingHandler(handlers[operation], definition)
     })
   }
 }
