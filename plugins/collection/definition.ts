@@ -19,7 +19,7 @@ export const maxRecords = 1000
 /** The record that a schema of TypeBox describes, or any record with an id. (With `Static<S>`, TypeScript 5 cannot compile generic functions.) */
 type RecordOf<S> = S extends { static: infer T } ? T & HasId : HasId | (HasId & Record<string, unknown>)
 
-export interface Definition<S extends object = TObject> {
+export interface Definition<S extends object = TObject, R extends HasId = RecordOf<S>> {
   /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */
   name: string
   /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
@@ -35,11 +35,11 @@ export interface Definition<S extends object = TObject> {
   /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
   idSource?: 'client' | 'server' | undefined
   /** Records of a new collection. Default: none. */
-  seed?: readonly RecordOf<S>[] | undefined
+  seed?: readonly R[] | undefined
   /** Name of the path parameter. Default: `id`. */
   idParameter?: string | undefined
   /** Your own store, or a function that returns the store of a request. Default: the decorator `stores`, or memory. */
-  store?: Store<RecordOf<S>> | ((request: FastifyRequest) => MaybePromise<Store<RecordOf<S>>>) | undefined
+  store?: Store<R> | ((request: FastifyRequest) => MaybePromise<Store<R>>) | undefined
   /** Fastify route options by operation, such as `{ delete: { onRequest: requireAdmin } }`. */
   routes?: { [O in Operation]?: (RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }) | undefined } | undefined
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
@@ -50,8 +50,10 @@ export interface Definition<S extends object = TObject> {
   upgrades?: readonly Upgrade[] | undefined
 }
 
-/** Returns a definition, whose seed and store have the type of its schema. */
-export function defineCollection<S extends object> (definition: Definition<S>): Definition<S> {
+/** Returns a definition, whose seed and store have the type of its schema. (Generic functions cannot use `RecordOf`, which is a condition.) */
+export function defineCollection<S extends { static: unknown }> (definition: Definition<S, HasId & S['static']>): Definition<S>
+export function defineCollection<S extends object> (definition: Definition<S>): Definition<S>
+export function defineCollection (definition: Definition): Definition {
   return definition
 }
 

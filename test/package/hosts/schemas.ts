@@ -1,6 +1,6 @@
 // A host whose schemas come from other libraries, and from functions of its own.
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
-import Fastify, { type FastifyInstance, type FastifySchema, type RouteOptions } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyRequest, type FastifySchema, type RouteOptions } from 'fastify'
 import { collection, defineCollection, docs, memory, type Definition, type Store } from 'fastify-items-users'
 import { createClient } from 'fastify-items-users/client'
 import * as typebox from 'typebox'
@@ -27,6 +27,7 @@ app.register(collection, defineCollection({ name: 'plain', schema: plain, store:
 app.register(docs, { transform })
 serve(app, 'orders', Order, [{ id: 1, quantity: 2 }])
 define('orders', Order)
+defineWithId(Order, [{ id: 1, quantity: 2 }], () => memory<Static<typeof Order>>({ schema: Order, seed: [] }))
 serveDefined(app, 'orders', Order)
 register(app, defineCollection({ name: 'modern', schema: modern }))
 
@@ -46,6 +47,14 @@ export function serveDefined<S extends TObject> (app: FastifyInstance, name: str
 export function register<S extends object> (app: FastifyInstance, definition: Definition<S>) {
   app.register(collection, definition)
   app.register(collection, { ...definition, prefix: '/x' })
+}
+
+export function defineWith<S extends TObject> (schema: S, seed: (Static<S> & { id: number })[], store: Store<Static<S> & { id: number }>) {
+  return [defineCollection({ name: 'seeded', schema, seed }), defineCollection({ name: 'stored', schema, store })]
+}
+
+export function defineWithId<S extends TSchema & { static: { id: number } }> (schema: S, seed: Static<S>[], store: (request: FastifyRequest) => Store<Static<S>>) {
+  return defineCollection({ name: 'orders', schema, seed, store })
 }
 
 createClient('http://127.0.0.1', { token: undefined }).items.get(1, { signal: undefined })
