@@ -62,16 +62,16 @@ export function checkOptions<T extends object> (app: FastifyInstance, plugin: st
   const problems = problemsOf(validate.errors).map(({ path, message }) => `${path.slice(1)} ${message}`)
   if (problems.length > 0) throw new StartupError(`Invalid options of the plugin ${plugin}: ${problems.join('. ')}.`)
   const names = [...Object.keys(schema.properties), 'prefix', 'logLevel', 'logSerializers'] // Fastify passes its own options on
-  for (const name of Object.keys(options).filter(name => !names.includes(name))) {
-    const nearest = nearestOf(name, names)
-    if (nearest) app.log.warn(`The plugin ${plugin} has no option ${name}. Did you mean ${nearest}?`)
-  }
+  for (const hint of misspelledIn(Object.keys(options), names, names)) app.log.warn(`The plugin ${plugin} has no option ${hint}`)
   return options
 }
 
-/** The known name that somebody may have meant. */
-export function nearestOf (name: string, names: string[]) {
-  return names.find(known => isSimilar(name.toLowerCase(), known.toLowerCase()))
+/** The names that are not known but look like a known one that is possible, which somebody may have meant. */
+export function misspelledIn (names: string[], known: string[], possible: string[]) {
+  return names.filter(name => !known.includes(name)).flatMap(name => {
+    const nearest = possible.find(other => isSimilar(name.toLowerCase(), other.toLowerCase()))
+    return nearest ? [`${name}. Did you mean ${nearest}?`] : []
+  })
 }
 
 /** Returns whether two words are the same except for one letter that is wrong, missing, additional or in another place. */

@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import type { TSchema } from '@sinclair/typebox'
-import { nearestOf } from '../plugins/plugin.js'
+import { misspelledIn } from '../plugins/plugin.js'
 import { explain } from '../plugins/schema/problems.js'
 import { createAjv } from '../plugins/schema/validation.js'
 import { StartupError } from '../plugins/startup.js'
@@ -33,11 +33,8 @@ export function readConfig (env: NodeJS.ProcessEnv = process.env, set: NodeJS.Pr
 
 /** Warnings about variables that look like one that is not set. */
 export function misspelled (env: NodeJS.ProcessEnv) {
-  const unset = Object.keys(properties).filter(name => env[name] === undefined)
-  return Object.keys(env).filter(name => !(name in properties)).flatMap(name => {
-    const nearest = nearestOf(name, unset)
-    return nearest ? [`There is no variable ${name}. Did you mean ${nearest}?`] : []
-  })
+  const known = Object.keys(properties)
+  return misspelledIn(Object.keys(env), known, known.filter(name => env[name] === undefined)).map(hint => `There is no variable ${hint}`)
 }
 
 /** Where data is stored, without a password. */
