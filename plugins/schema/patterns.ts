@@ -116,7 +116,7 @@ export function isLinear (source: string, maxTries = 64) {
         let ended = new Map<number, number>()
         for (const [at, count] of ways) {
           if (!letters[at]?.has(letter)) continue
-          if (final.has(at)) ended = most(ended, next[at])
+          if (final.has(at)) ended = sum(ended, next[at], 1, Math.max)
           else after = sum(after, next[at], count)
           steps += 1 + Number(next[at]?.size)
         }
@@ -132,15 +132,9 @@ function either (parts: Part[]) {
   return parts.reduce((one, other) => ({ empty: one.empty + other.empty, first: sum(one.first, other.first), last: sum(one.last, other.last) }), { ...nothing, empty: 0 })
 }
 
-function sum (one: Ways = new Map(), other: Ways = new Map(), times = 1) {
+function sum (one: Ways = new Map(), other: Ways = new Map(), times = 1, add = (a: number, b: number) => a + b) {
   const all = new Map(one)
-  if (times > 0) for (const [at, count] of other) all.set(at, (all.get(at) ?? 0) + count * times)
-  return all
-}
-
-function most (one: Ways, other: Ways = new Map()) {
-  const all = new Map(one)
-  for (const [at, count] of other) all.set(at, Math.max(all.get(at) ?? 0, count))
+  if (times > 0) for (const [at, count] of other) all.set(at, add(all.get(at) ?? 0, count * times))
   return all
 }
 
