@@ -120,18 +120,15 @@ export default fp<AuthOptions>(async function auth (app, options) {
 
   function accepting (tokens: Tokens) {
     // The scheme is case-insensitive (RFC 9110). A wrong token is not an error of the service, so it is not logged as one.
-    const verify = verifierOf({ keys: [...tokens.keys()], auth: check && withScopes(check), addHook: false, specCompliance: 'rfc6749', verifyErrorLogLevel: '' })
+    const verify = verifierOf({ keys: [...tokens.keys()], auth: check && checkToken, addHook: false, specCompliance: 'rfc6749', verifyErrorLogLevel: '' })
     return { tokens, verify }
   }
-}, metadata('auth'))
 
-/** A function that returns whether a token is valid, and sets the scopes of the request. */
-function withScopes (check: NonNullable<AuthOptions['check']>) {
-  return async function checkToken (token: string, request: FastifyRequest) {
-    const result = await check(token, request)
+  /** Returns whether a token is valid, and sets the scopes of the request. */
+  async function checkToken (token: string, request: FastifyRequest) {
+    const result = await check?.(token, request)
     const scopes = result === true ? allScopes : result
-    const isValid = Array.isArray(scopes)
-    if (isValid) request.setDecorator('scopes', scopes)
-    return isValid
+    if (Array.isArray(scopes)) request.setDecorator('scopes', scopes)
+    return Array.isArray(scopes)
   }
-}
+}, metadata('auth'))
