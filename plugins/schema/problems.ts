@@ -70,10 +70,16 @@ export function firstOf (problems: Iterable<Problem>) {
 }
 
 function problemOf (error: ErrorObject): Problem {
+  const { keyword, instancePath, params, propertyName, schemaPath } = error
+  // Ajv reports a missing or unknown property, and the name of a property, at its parent.
+  const property = propertyName ?? (keyword === 'required' ? params.missingProperty : params.additionalProperty ?? params.unevaluatedProperty)
   return {
-    path: shortened(placeOf(error)),
-    message: shortened(error.propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`),
-    get field () { return fieldOf(error) }
+    path: shortened(property === undefined ? instancePath : instancePath + pointer(property)),
+    message: shortened(propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`),
+    // (The path in the value can contain keys that the client has chosen.)
+    get field () {
+      return [...Array.from(schemaPath.matchAll(/\/properties\/([^/]+)/g), ([, name]) => name), params.missingProperty].filter(Boolean).join('/')
+    }
   }
 }
 
@@ -87,17 +93,6 @@ function isProblem (error: ErrorObject, all: ErrorObject[], unions: ErrorObject[
   if (keyword === 'if' || keyword === 'propertyNames') return false
   if ((keyword === 'const' || keyword === 'enum') && all.some(other => other.keyword === 'type' && other.instancePath === instancePath)) return false
   return !unions.some(union => isAlternative(error, union))
-}
-
-/** The place in the schema, for the log. (The path in the value can contain keys that the client has chosen.) */
-function fieldOf ({ schemaPath, params }: ErrorObject) {
-  return [...Array.from(schemaPath.matchAll(/\/properties\/([^/]+)/g), ([, name]) => name), params.missingProperty].filter(Boolean).join('/')
-}
-
-/** Ajv reports a missing or unknown property, and the name of a property, at its parent. */
-function placeOf ({ keyword, instancePath, params, propertyName }: ErrorObject) {
-  const property = propertyName ?? (keyword === 'required' ? params.missingProperty : params.additionalProperty ?? params.unevaluatedProperty)
-  return property === undefined ? instancePath : instancePath + pointer(property)
 }
 
 /** Returns whether an error is about one of the alternatives of a union, which has an error of its own. */
