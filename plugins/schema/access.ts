@@ -12,35 +12,32 @@ interface Field {
   name: string
   property: TSchema
   isRequired: boolean
-  /** Whether the field belongs to one alternative of several. */
-  isAlternative: boolean
   /** Whether the schema does not allow the field. */
   isForbidden: boolean
   other: Fields
 }
 
-/** Calls a function for each field of a schema in a value, for outer fields first. Some callers need no alternatives. */
-export function visitFields (schema: TSchema, value: unknown, visit: (field: Field) => void, otherValue?: unknown, hasAlternatives = true) {
+/** Calls a function for each field of a schema in a value, for outer fields first. Some callers do not follow all keywords with schemas for the same value. */
+export function visitFields (schema: TSchema, value: unknown, visit: (field: Field) => void, otherValue?: unknown, followed = ['allOf', 'anyOf', 'oneOf', 'then', 'else']) {
   const targets = targetsIn(schema)
-  walk(schema, value, otherValue, false)
+  walk(schema, value, otherValue)
 
-  function walk (schema: TSchema | undefined, value: unknown, otherValue: unknown, isAlternative: boolean) {
+  function walk (schema: TSchema | undefined, value: unknown, otherValue: unknown) {
     if (typeof value !== 'object' || value === null || !schema) return
-    const { $ref, allOf = [], anyOf = [], oneOf = [], then, else: otherwise, properties = {}, required = [], items, prefixItems = [], additionalProperties, patternProperties } = schema
-    for (const part of [targets.get($ref), ...hasAlternatives ? allOf : []]) walk(part, value, otherValue, isAlternative)
-    if (hasAlternatives) for (const part of [...anyOf, ...oneOf, then, otherwise]) walk(part, value, otherValue, true)
-    if (Array.isArray(value)) return value.forEach((entry, n) => walk(prefixItems[n] ?? items, entry, undefined, isAlternative))
+    const { $ref, properties = {}, required = [], items, prefixItems = [], additionalProperties, patternProperties } = schema
+    for (const part of [targets.get($ref), ...followed.flatMap(keyword => schema[keyword])]) walk(part, value, otherValue)
+    if (Array.isArray(value)) return value.forEach((entry, n) => walk(prefixItems[n] ?? items, entry, undefined))
     const object = value as Fields
     const other: Fields = Object(otherValue)
     for (const [name, property] of Object.entries<TSchema>(properties)) {
-      visit({ object, name, property: { ...targets.get(property.$ref), ...property }, isRequired: required.includes(name), isAlternative, isForbidden: !property, other })
-      walk(property, object[name], other[name], isAlternative)
+      visit({ object, name, property: { ...targets.get(property.$ref), ...property }, isRequired: required.includes(name), isForbidden: !property, other })
+      walk(property, object[name], other[name])
     }
     for (const [name, entry] of Object.entries(object).filter(([name]) => !Object.hasOwn(properties, name))) {
       const matching = Object.entries<TSchema>({ ...patternProperties }).filter(([pattern]) => new RegExp(pattern, 'u').test(name)).map(([, part]) => part)
       for (const part of matching.length > 0 ? matching : [additionalProperties]) {
-        if (part === false) visit({ object, name, property: part, isRequired: false, isAlternative, isForbidden: true, other })
-        walk(part, entry, other[name], isAlternative)
+        if (part === false) visit({ object, name, property: part, isRequired: false, isForbidden: true, other })
+        walk(part, entry, other[name])
       }
     }
   }
@@ -59,9 +56,9 @@ export function removeFields<T> (schema: TSchema, keyword: Access, value: T) {
 
 /** Adds the defaults of the fields that a value does not have. */
 export function addDefaults<T> (schema: TSchema, value: T) {
-  visitFields(schema, value, ({ object, name, property, isAlternative }) => {
-    if (property.default !== undefined && object[name] === undefined && !isAlternative) object[name] = structuredClone(property.default)
-  })
+  visitFields(schema, value, ({ object, name, property }) => {
+    if (property.default !== undefined && object[name] === undefined) object[name] = structuredClone(property.default)
+  }, undefined, ['allOf'])
   return value
 }
 
@@ -79,7 +76,7 @@ export function knownFieldsOf ({ properties }: TObject) {
 export function nestedFieldsRemover (record: TObject) {
   const isStrict = schemasIn(record).some(({ schema, path }) => path !== '' && schema.additionalProperties === false)
   const open = { ...record, additionalProperties: true }
-  return (value: unknown) => { if (isStrict) visitFields(open, value, ({ object, name, isForbidden }) => { if (isForbidden) delete object[name] }, undefined, false) }
+  return (value: unknown) => { if (isStrict) visitFields(open, value, ({ object, name, isForbidden }) => { if (isForbidden) delete object[name] }, undefined, []) }
 }
 
 /** A schema without the fields that have a keyword; the same one if no field has it. */
