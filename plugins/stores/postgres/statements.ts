@@ -1,8 +1,9 @@
 import type { FieldType } from '../fields.js'
 import { digestOf } from '../idempotency.js'
-import { changesStart, type Table } from '../sql/migrations.js'
+import type { Row, Table } from '../sql/database.js'
+import { changesStart } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
-import { tableOf, type Row } from '../sql/table.js'
+import { tableOf } from '../sql/table.js'
 import { generatedIds, maxCountedId, type HasId, type StoreDefinition } from '../store.js'
 import { conditions, dialect, triggerOf } from './tables.js'
 

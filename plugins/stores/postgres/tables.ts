@@ -1,7 +1,7 @@
 import { StartupError } from '../../startup.js'
 import type { FieldType } from '../fields.js'
-import { ownName, sharedTables, type ActualColumn, type Change, type Database, type Index, type Reference, type Table } from '../sql/migrations.js'
-import type { Dialect } from '../sql/queries.js'
+import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Reference, type Table } from '../sql/database.js'
+import { sharedTables } from '../sql/migrations.js'
 import { keySql, literal, quoted, type Conditions } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 

@@ -1,5 +1,5 @@
 import { maxCounted, violations } from '../errors.js'
-import { ownName, type Database, type Index, type Reference, type Table } from './migrations.js'
+import { ownName, type Database, type Index, type Reference, type Table } from './database.js'
 import { quoted } from './table.js'
 
 /** Compares unique indexes and foreign keys with what tables need. Records that violate one are a problem. */

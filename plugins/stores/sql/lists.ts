@@ -3,8 +3,8 @@ import type { Query } from '../../../schemas/query.js'
 import { StoreUnavailableError } from '../errors.js'
 import type { AnyQuery, Condition, Place, Plan } from '../query.js'
 import type { HasId, MaybePromise, Page } from '../store.js'
+import type { Row } from './database.js'
 import { indexOnly, partsOf, type Part, type Statement } from './queries.js'
-import type { Row } from './table.js'
 
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
 const shortSize = 1000

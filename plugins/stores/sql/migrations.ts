@@ -1,104 +1,13 @@
 import { StartupError } from '../../startup.js'
 import { maxCounted, unfit } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
-import type { MaybePromise, StoreDefinition } from '../store.js'
+import type { MaybePromise } from '../store.js'
 import { constraintsOf } from './constraints.js'
-import { literal, quoted, sqlValue, toColumn, type Row } from './table.js'
-
-/** A column that a table needs for a field. */
-export interface Column extends Omit<Field, 'path'> {
-  /** Its name in SQL. */
-  column: string
-  columnType: string
-  check?: string
-  /** Its type, presence and check in SQL. */
-  definition: string
-  /** Its default value in SQL. */
-  default?: string
-}
-
-/** The table of a collection as its schema needs it. */
-export interface Table extends Required<Pick<StoreDefinition<never>, 'name' | 'upgrades' | 'renames'>> {
-  /** Its name in SQL. */
-  table: string
-  /** The definition of the column for the position. */
-  position: string
-  columns: Column[]
-  indexes: Index[]
-  references: Reference[]
-  /** The SQL that creates it. */
-  creation: string[]
-  /** Inserts the first records. */
-  fill? (query: Query): MaybePromise<unknown>
-}
-
-/** An index that a table needs. */
-export interface Index {
-  name: string
-  columns: string
-  /** The SQL that creates it. */
-  sql: string
-  /** The field whose values no two records have in common. */
-  unique?: Pick<Column, 'name' | 'column'>
-  /** Whether the server generates these unique values, so that a role that may not create the index can do without it. */
-  isGenerated?: boolean
-}
-
-/** A foreign key that a table needs. */
-export interface Reference extends Pick<Column, 'name' | 'column'> {
-  /** The name of the constraint. */
-  key: string
-  /** The collection that it refers to. */
-  target: string
-}
-
-/** A column as the database has it. */
-export interface ActualColumn {
-  type: string
-  isRequired: boolean
-  default?: string
-  /** Whether it has the type and the check of the needed column. */
-  fits: boolean
-  /** Its checks, the oldest one first, if they can be changed one by one. */
-  checks: { name: string, sql: string }[]
-}
-
-/** A column to add or to change. */
-export interface Change {
-  column: Column
-  /** What the table has, and the type of the values in it. */
-  has?: ActualColumn
-  from?: FieldType
-  /** Whether a previous release has listed the values of the field in its check. */
-  hasValueList?: boolean
-}
-
-type Query = (sql: string, values?: unknown[]) => MaybePromise<Row[]>
-
-/** A database in a transaction. */
-export interface Database {
-  kind: 'sqlite' | 'postgres'
-  query: Query
-  /** Executes one or several statements. */
-  run (sql: string): MaybePromise<unknown>
-  /** Reads the columns of a table. */
-  read (table: Table): MaybePromise<Actual>
-  alter (table: Table, changes: Change[], actual: Actual): MaybePromise<unknown>
-  /** Creates missing indexes and triggers of a table, and drops those that are not needed any more. An index is created if the function allows it. */
-  complete (table: Table, isPossible: (index: Index) => MaybePromise<boolean>): MaybePromise<unknown>
-  /** The names of the foreign keys of a table. */
-  foreignKeys (table: Table): MaybePromise<string[]>
-  /** Adds or drops a foreign key. SQLite does this with the table. */
-  addForeignKey? (table: Table, reference: Reference): MaybePromise<unknown>
-  dropForeignKey? (table: Table, key: string): MaybePromise<unknown>
-  /** Whether the role may change the table `collections`. */
-  mayRecord (): MaybePromise<boolean>
-}
+import type { Actual, Change, Database, Table } from './database.js'
+import { literal, quoted, sqlValue, toColumn } from './table.js'
 
 /** What is recorded about a field. Previous releases have recorded the definition of its column. */
 type Records = Record<string, Pick<Field, 'type' | 'types' | 'values'> | string>
-
-type Actual = Map<string, ActualColumn>
 
 /** The tables that all collections share: versions of tables, idempotency keys, last generated ids, and numbers of changes. */
 export const sharedTables = [
@@ -112,9 +21,6 @@ export const sharedTables = [
 
 /** The number of changes starts at a random number below this one, so that a new database has other ETags than the previous one. */
 export const changesStart = 1_000_000_000
-
-/** The names of our indexes and triggers contain a character that the name of a collection cannot have. */
-export const ownName = /^[a-z][a-z\d_]*:/
 
 /** Statements that would commit a part of the changes. */
 const transactionControl = /(^|;)\s*(begin|start|commit|rollback)(\s+(transaction|work|deferred|immediate|exclusive))*\s*(;|$)/i

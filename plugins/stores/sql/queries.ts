@@ -1,6 +1,7 @@
 import type { FieldType } from '../fields.js'
 import { afterPrefix, planner, type Condition, type Place, type Plan, type Value } from '../query.js'
-import { fromColumn, sum, toColumn, type Row, type tableOf } from './table.js'
+import type { Dialect, Row } from './database.js'
+import { fromColumn, sum, toColumn, type tableOf } from './table.js'
 
 /** A statement with its values. */
 export interface Statement {
@@ -8,23 +9,6 @@ export interface Statement {
   values: unknown[]
   /** Whether it is often used, so that it is worth preparing. */
   isPlain?: boolean
-}
-
-/** What the databases write in different ways. */
-export interface Dialect {
-  /** The parameter with this number. */
-  parameter (n: number, columnType: string): string
-  /** A condition that a column has one of the values in a parameter, and these values. */
-  isOneOf (column: string, parameter: string): string
-  listOf (values: unknown[]): unknown
-  /** A condition that a column is not null, for which an index can be used. */
-  isPresent (column: string, type: FieldType): string
-  /** A text that is compared by code point. */
-  byCodePoint (column: string): string
-  /** Whether foreign keys are in the definition of a table. */
-  hasKeysInTable: boolean
-  /** A column that is compared without its index. */
-  withoutIndex (column: string): string
 }
 
 type Table = ReturnType<typeof tableOf>

@@ -2,8 +2,7 @@ import { NotStorableError } from '../errors.js'
 import { encoderOf, fieldsOf, type FieldType } from '../fields.js'
 import { digestOf, type Insert } from '../idempotency.js'
 import { indexedFields, uniqueFields, type HasId, type StoreDefinition } from '../store.js'
-import type { Column, Index, Reference } from './migrations.js'
-import type { Dialect } from './queries.js'
+import type { Column, Dialect, Index, Reference, Row } from './database.js'
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
 const columnTypes: Record<FieldType, string> = {
@@ -12,9 +11,6 @@ const columnTypes: Record<FieldType, string> = {
 
 /** Conditions for the values of a column, by type, so that other programs cannot store what a list could not return. */
 export type Conditions = Partial<Record<FieldType, (column: string) => string>>
-
-/** The values of a record in the order of its fields, then its position. */
-export type Row = unknown[]
 
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
 export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, ...definition }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {

@@ -1,7 +1,6 @@
 import type { FieldType } from '../fields.js'
-import { ownName, type ActualColumn, type Change, type Database, type Index, type Table } from '../sql/migrations.js'
-import type { Dialect } from '../sql/queries.js'
-import { columnSql, literal, quoted, type Conditions, type Row } from '../sql/table.js'
+import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Row, type Table } from '../sql/database.js'
+import { columnSql, literal, quoted, type Conditions } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 import type { Connection } from './file.js'
 
