@@ -135,16 +135,23 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/memory/indexes.ts', { engines: 'memory', tests: ['test/queries.test.ts'] }, [
     ['position: place.position + 0.5', 'position: place.position'],
-    ['chunks.splice(chunk, 1, ...halves', 'chunks.splice(chunk, 0, ...halves'],
     ['descending ? entries.reverse() : entries', 'entries']
   ]),
-  ...inFile('plugins/stores/memory/segments.ts', memory, [
-    ['records.length > limit && { next', 'records.length >= limit && { next'],
-    ['lowerBound(segment.positions, after + 1)', 'lowerBound(segment.positions, after)'],
-    ['last.bytes ? segmentOf([...last.positions], [...last.records]) : last', 'last'],
-    ['mergeSmall(index - 1)', ''],
-    ['changed.size > 0 ? split(changed) : []', 'split(changed)'],
-    ['for (const last of segments.slice(-1)) bytesOf(last)', '']
+  ...inFile('plugins/stores/memory/indexes.ts', memory, [
+    ['if (next && !record) othersById.change(next, 1)', ''],
+    ['if (firstById.has(entry.id)) othersById.change(entry, 0, entry)', 'if (firstById.has(entry.id)) void 0'],
+    ['else firstById.delete(first.id)', '']
+  ]),
+  ...inFile('plugins/stores/memory/sorted-index.ts', memory, [
+    ['chunks.splice(n, 1, ...split', 'chunks.splice(n, 0, ...split'],
+    ['chunk.reads < reads ? [...chunk.entries] : chunk.entries', 'chunk.entries'],
+    ['removed > 0 ? [n, n - 1] : []', '[]'],
+    ['entries.length > 0 ? [chunk] : []', '[chunk]'],
+    ['n === last ? end : Infinity', 'Infinity'],
+    ['size <= maxSize && ', '']
+  ]),
+  ...inFile('plugins/stores/memory/lists.ts', memory, [
+    ['found.length > limit ? given.at(-1)', 'found.length >= limit ? given.at(-1)']
   ]),
   ...inFile('plugins/stores/sql/lists.ts', databases, [
     ['const last = rows.length > size ?', 'const last = rows.length >= size ?'],
@@ -165,12 +172,8 @@ export const mutants = [
 
   // Stores
   ...inFile('plugins/stores/memory/store.ts', memory, [
-    ['nextAfter.set(lastById.get(id) ?? first, position)', 'nextAfter.set(first, position)'],
-    ['id <= maxCountedId', 'true'],
-    ['lastById.delete(id)', ''],
-    ['nextAfter.delete(position)', ''],
-    ['size--', ''],
-    ['if (!json) forget(id, position)', '']
+    ['record.id <= maxCountedId', 'true'],
+    ['list = undefined', '']
   ]),
   ...inFile('plugins/stores/sqlite/connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],

@@ -7,8 +7,7 @@ import type { Query } from '../../../schemas/query.js'
 import { planner, type Value } from '../query.js'
 import { generatedIds, hasId, indexedFields, maxCountedId, nextId, numbered, uniqueFields, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { indexesOf } from './indexes.js'
-import { countEntries, readEntries } from './queries.js'
-import { segmentedJson } from './segments.js'
+import { countEntries, joined, listOf, readEntries } from './lists.js'
 
 /** What other collections need to know of a collection. */
 interface Relations {
@@ -38,29 +37,25 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
   const { name: ownName = '', schema, seed } = definition
   const encode = encoderOf(schema)
   const ids = generatedIds({ schema, seed })
-  const records = segmentedJson()
   const keys = memoryKeys()
-  // Positions of records: the first record with an id, the next record with the same id, and the last one.
-  const firstById = new Map<number, number>()
-  const nextAfter = new Map<number, number>()
-  const lastById = new Map<number, number>()
   let lastId = ids.before
-  let size = 0
+  let lastPosition = 0
   let changes = 0
+  /** All records, until the next change. */
+  let list: ReturnType<typeof joined> | undefined
   /** Distinguishes the versions of this store from those of other instances. */
   const instance = randomInt(2 ** 47).toString(36)
   const indexed = indexedFields(definition)
   const unique = uniqueFields(definition)
   const plan = planner(fieldsOf(schema).filter(({ name }) => indexed.includes(name)))
-  const indexes = indexed.length > 0 ? indexesOf(indexed) : undefined
-
+  const indexes = indexesOf(indexed)
   const references = Object.entries(definition.references ?? {})
   const isConstrained = unique.length + references.length > 0
 
   for (const record of seed) add(uniquelyValued(record))
   others.set(ownName, {
-    has: id => firstById.has(id),
-    refersTo: (target, id, position) => references.some(([name, other]) => other === target && indexes?.other(name, id, position) !== undefined),
+    has: id => indexes.first(id) !== undefined,
+    refersTo: (target, id, position) => references.some(([name, other]) => other === target && indexes.hasOther(name, id, position)),
     violations: () => references.flatMap(([name, target]) => {
       const values = new Set(seed.map(record => Reflect.get(record, name) as number | undefined))
       const missing = [...values].filter(value => value !== undefined && !others.get(target)?.has(value))
@@ -72,7 +67,7 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     append: (record, key) => append({ records: [record], isMany: false, key }),
     appendAll: (records, key) => append({ records, isMany: true, key }),
     change,
-    first,
+    first: id => indexes.first(id)?.json,
     select,
     count,
     version: () => `${instance}-${changes}`
@@ -92,7 +87,7 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
 
   /** The id of the first record: its own, or a new one. */
   function firstIdOf (records: Insert<T>['records']) {
-    return records.every(hasId) ? Number(records[0]?.id) : nextId(lastId, id => firstById.get(id) !== undefined, ids.maximum, records.length)
+    return records.every(hasId) ? Number(records[0]?.id) : nextId(lastId, id => indexes.first(id) !== undefined, ids.maximum, records.length)
   }
 
   /** Throws if a record conflicts with others, or with those before it. */
@@ -119,75 +114,46 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     for (const name of unique) {
       const value = Reflect.get(record, name) as Value
       if (value === undefined) continue
-      const holder = name === 'id' ? firstById.get(Number(value)) : indexes?.other(name, value, position)
-      if ((holder !== undefined && holder !== position) || before?.get(name)?.has(value)) throw conflicts.used(name)
+      if (indexes.hasOther(name, value, position) || before?.get(name)?.has(value)) throw conflicts.used(name)
     }
     return record
   }
 
   function add (record: HasId) {
-    const { id } = record
     const json = encode(record)
-    const position = records.add(json)
-    indexes?.add(position, json, record)
-    const first = firstById.get(id)
-    if (first === undefined) {
-      firstById.set(id, position)
-    } else {
-      nextAfter.set(lastById.get(id) ?? first, position)
-      lastById.set(id, position)
-    }
-    if (id > lastId && id <= maxCountedId) lastId = id
-    size++
-    changes++
+    indexes.add(++lastPosition, record, json)
+    noteChange()
+    if (record.id > lastId && record.id <= maxCountedId) lastId = record.id
     return json
   }
 
   function select (query: Query<T>) {
     const planned = plan(query)
-    const { isPlain, after, limit, cursorOf } = planned
-    if (indexes && !isPlain) return readEntries(indexes.find(planned), planned, timeout)
-    if (limit === Infinity && !after) return { list: records.list() }
-    const { list, next } = records.page(limit, after?.position ?? 0)
-    return { list, ...next !== undefined && { next: cursorOf({ position: next, value: undefined }) } }
+    const { isPlain, after, limit } = planned
+    if (!isPlain || after || limit < Infinity) return readEntries(indexes.find(planned), planned, timeout)
+    return { list: listOf(list ??= joined(indexes.byPosition.read())) }
   }
 
   function count (query: Pick<Query<T>, 'where' | 'limit'>) {
     const planned = plan(query)
-    return indexes && planned.conditions.length > 0 ? countEntries(indexes.find(planned), timeout) : size
-  }
-
-  function first (id: number) {
-    const position = firstById.get(id)
-    return position === undefined ? undefined : records.at(position)
+    return planned.conditions.length > 0 ? countEntries(indexes.find(planned), timeout) : indexes.byPosition.count(0, indexes.byPosition.end())
   }
 
   function change (id: number, changeOf: (current: string) => T | undefined) {
-    const position = firstById.get(id)
-    if (position === undefined) return
-    const current = records.at(position)
+    const found = indexes.first(id)
+    if (!found) return
+    const { position, json: current } = found
     const record = changeOf(current)
-    const json = record && encode(checked(record, position))
+    const json = record ? encode(checked(record, position)) : current
     const referrer = record ? undefined : [...others].find(([name, other]) => other.refersTo(ownName, id, name === ownName ? position : undefined))
     if (referrer) throw conflicts.referred(referrer[0])
-    records.change(position, json)
-    indexes?.remove(position)
-    if (record) indexes?.add(position, String(json), record)
-    changes++
-    if (!json) forget(id, position)
-    return json ?? current
+    indexes.change(found, record, json)
+    noteChange()
+    return json
   }
 
-  /** Makes the next record with this id the first one. */
-  function forget (id: number, position: number) {
-    const next = nextAfter.get(position)
-    if (next === undefined) {
-      firstById.delete(id)
-      lastById.delete(id)
-    } else {
-      firstById.set(id, next)
-      nextAfter.delete(position)
-    }
-    size--
+  function noteChange () {
+    list = undefined
+    changes++
   }
 }
