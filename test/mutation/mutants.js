@@ -190,7 +190,7 @@ export const mutants = [
   ...inFile('plugins/stores/postgres/tables.ts', databases, [
     ['if counted = 0 then', 'if false then']
   ]),
-  ...inFile('plugins/stores/postgres/engine.ts', databases, [
+  ...inFile('plugins/stores/postgres/changes.ts', databases, [
     ['if (outcomes[n] === again) delayed.add(id)', '']
   ]),
   ...inFile('plugins/stores/postgres/statements.ts', databases, [

@@ -2,21 +2,19 @@ import { Readable } from 'node:stream'
 import type pg from 'pg'
 import type { Query } from '../../../schemas/query.js'
 import { StartupError } from '../../startup.js'
-import { again, batch, inParts } from '../batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError, rejection, StoreUnavailableError } from '../errors.js'
+import { batch, inParts } from '../batch.js'
+import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, type Insert } from '../idempotency.js'
 import type { Row, Table } from '../sql/database.js'
 import { listReader } from '../sql/lists.js'
 import { migrate } from '../sql/migrations.js'
 import type { Statement } from '../sql/queries.js'
 import { hasId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
-import { conflictFinder, isConflict } from './conflicts.js'
-import { codeOf, connectPostgres } from './connections.js'
+import { changesInOrder } from './changes.js'
+import { conflictFinder } from './conflicts.js'
+import { connectPostgres } from './connections.js'
 import { postgresTable, probe, statement } from './statements.js'
 import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
-
-/** A call of `change`, with the row that the last attempt could not change, although no other transaction had changed it, and whether that was to be removed. */
-type Change<T extends HasId> = { id: number, change (current: string): T | undefined, deadline: number, tried?: Row, isRemoval?: boolean }
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
@@ -40,9 +38,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
     const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
     const lists = listReader<T>(table, { run, openSnapshot, timeout })
+    const changeInOrder = changesInOrder({ table, firstRows, write: writeOwn, conflictOf, lookUp, timeout })
     const [insert, insertAndNumber] = [inserter(false), inserter(true)]
-    /** How long the last transaction with changes took for a record, in milliseconds. */
-    let pace = 0
 
     const readVersion = batch(async function readOnce (calls: undefined[]) {
       const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
@@ -54,23 +51,14 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       return (await firstRows(part)).map(row => row && table.encodeRow(row))
     }), { concurrency: 2 })
 
-    const changeInOrder = batch(async (calls: Change<T>[]) => {
-      const delayed = new Set<number>() // the ids of calls that must be repeated, before others in the next parts
-      return inParts(calls, async function changePart (part) {
-        const outcomes = await changeAll(part, delayed)
-        for (const [n, { id }] of part.entries()) if (outcomes[n] === again) delayed.add(id)
-        return outcomes
-      }, (part, error) => conflictsInChanges(part, delayed, error))
-    }, { keyOf: ({ id }: Change<T>) => id })
-
     opened.push({
       ...table.created,
-      fill: query => query(table.insertion(false, false), columnsOf(seed.map(record => ({ record })))),
+      fill: query => query(table.insertion(false, false), table.columnsOf(seed.map(record => ({ record })))),
       statements: [
-        { text: table.insertion(true, true), values: [...columnsOf([], true), 0, 0] },
+        { text: table.insertion(true, true), values: [...table.columnsOf([], true), 0, 0] },
         table.selectPiece({ plan: table.plan({}) }, 1),
         table.selectVersion,
-        { ...table.change, values: [...columnsOf([]), [], [], [], 0] }
+        { ...table.change, values: [...table.columnsOf([]), [], [], [], 0] }
       ]
     })
 
@@ -88,79 +76,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       select,
       count: query => withTimeout(lists.count(query)),
       version: () => withTimeout(readVersion(undefined))
-    }
-
-    /** Applies the calls for each record in order, and writes the result once. Calls that must be repeated, and those after them, have the outcome `again`. */
-    async function changeAll (calls: Change<T>[], delayed: Set<number>) {
-      const states = await statesOf(calls)
-      const outcomes = calls.map(call => apply(call, states.get(call.id), delayed))
-      const changed = [...states.values()].filter(state => state !== undefined).filter(({ isChanged }) => isChanged)
-        .slice(0, Math.max(1, timeout / 4 / pace)) // the others are repeated, so that slow triggers do not exceed the timeout
-      if (changed.length === 0) return outcomes
-      const versions = [-3, -2].map(n => changed.map(({ row }) => row.at(n)))
-      const values = [...columnsOf(changed), ...versions, changed.map(({ record }) => !record)]
-      const deadline = Math.min(...changed.map(({ deadline }) => deadline))
-      const began = Date.now()
-      const written = await writeOwn(() => ({ ...table.change, values: [...values, deadline - Date.now()] })).catch((error: Error) => {
-        if (codeOf(error.cause) !== '25P04') throw error
-        return { rows: [] } // the time of a call was over
-      }).finally(() => { pace = (Date.now() - began) / changed.length })
-      const isWritten = new Map(written.rows.map(([position, isWritten]) => [position, isWritten]))
-      return calls.map((call, n) => {
-        const state = states.get(call.id)
-        if (!state?.isChanged || isWritten.get(state.row.at(-3))) return outcomes[n]
-        call.tried = isWritten.has(state.row.at(-3)) ? state.row : undefined
-        return again
-      })
-    }
-
-    /** The conflicts of calls that the database has rejected. A call that conflicts changes nothing, so the next ones get the record as it was. */
-    async function conflictsInChanges (calls: Change<T>[], delayed: Set<number>, error: unknown) {
-      if (!isConflict(error)) return []
-      if (calls.length === 1) return [await conflictOf(error, calls[0]?.isRemoval)]
-      const states = await statesOf(calls)
-      const stepOf = (call: Change<T>, state: ReturnType<typeof stateOf>) => {
-        const before = state?.json
-        return typeof apply(call, state, delayed) === 'string' && state ? { before: JSON.parse(String(before)), position: state.row.at(-3), record: state.record } : undefined
-      }
-      const copies = new Map([...states].map(([id, state]) => [id, state && { ...state }]))
-      const find = await lookUp(calls.flatMap(call => stepOf(call, copies.get(call.id)) ?? []))
-      return calls.map(call => {
-        const state = states.get(call.id)
-        const before = state && { ...state }
-        const step = stepOf(call, state)
-        const conflict = step && find(step)
-        if (conflict) states.set(call.id, before)
-        return conflict
-      })
-    }
-
-    async function statesOf (calls: Change<T>[]) {
-      const ids = [...new Set(calls.map(({ id }) => id))]
-      const rows = await firstRows(ids)
-      return new Map(ids.map((id, n) => [id, stateOf(rows[n])]))
-    }
-
-    /** A record while calls are applied to it. Without a `record`, it is removed. */
-    function stateOf (row?: Row) {
-      return row && { row, json: table.encodeRow(row), isChanged: false, record: undefined as T | undefined, deadline: Infinity }
-    }
-
-    /** Applies a call to a record, after others. The result is valid if the record is written. */
-    function apply (call: Change<T>, state: ReturnType<typeof stateOf>, delayed: Set<number>) {
-      if (call.deadline < Date.now()) return new StoreUnavailableError() // it has been answered
-      if (delayed.has(call.id) || (state?.isChanged && !state.record)) return again // it is for the next record with this id
-      if (!state) return
-      try {
-        if (isHidden(state.row, call.tried)) throw rejection()
-        const record = call.change(state.json)
-        call.isRemoval = !record
-        if (record) state.json = table.encode(table.checkText(record))
-        Object.assign(state, { record, isChanged: true, deadline: Math.min(state.deadline, call.deadline) })
-        return state.json
-      } catch (error) {
-        return error as Error
-      }
     }
 
     /** The first row with each of these ids: values, position, row version, and the last transaction that held it. */
@@ -189,7 +104,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
           const isKeyed = part.some(({ key }) => key !== undefined)
           // All records of a call have its key, and the first one has the digest.
           const given = part.flatMap(({ records, key, digest }) => records.map((record, n) => ({ record, key, digest: n === 0 ? digest : undefined })))
-          const values = [...columnsOf(given, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
+          const values = [...table.columnsOf(given, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
           const { rows } = await writeOwn({ ...isKeyed ? keyed : plain, values })
           if (isNumbered && rows.length === 0) throw new NoIdLeftError()
           const rowsByPlace = new Map(rows.map(row => [row[0], row]))
@@ -216,12 +131,6 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
         return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new IdempotencyKeyReusedError()
       })
     }
-
-    /** The columns of records as arrays, with a column for the keys and one for the digests. */
-    function columnsOf (inserts: { record?: object, key?: string, digest?: string }[], isKeyed = false): unknown[][] {
-      const rows = inserts.map(({ record = {}, key, digest }) => [...table.valuesOf(record), key, digest])
-      return Array.from({ length: table.fields.length + (isKeyed ? 2 : 0) }, (_, n) => rows.map(row => row[n]))
-    }
   }
 
   /** Creates or upgrades all tables, and checks the privileges of the role. */
@@ -243,9 +152,4 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const { rows: [[lacking] = []] } = await withTimeout(write({ text: probe(opened, timeout) }), timeout)
     if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
   }
-}
-
-/** Returns whether nobody has changed or held a row since the last attempt to change it. Then row security does not allow the change. */
-function isHidden (row: Row, tried?: Row) {
-  return row.at(-1) === '0' && String(row.slice(-3)) === String(tried?.slice(-3))
 }

@@ -33,6 +33,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
       triggerOf(table)
     ),
 
+    columnsOf,
     insertion,
     ...listStatements(sqlTable, dialect, selectedAs, decoded),
     encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) => decoded(value, fields[n]?.type))),
@@ -72,6 +73,12 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
     /** The previous uses of keys. The update makes the transaction wait for the same replication as a new record. */
     confirmUses: statement(`
       update idempotency_keys set at = at where collection = '${name}' and key = any($1::text[]) and at >= $2::bigint returning key, digest, id`)
+  }
+
+  /** The columns of records as arrays, with a column for the keys and one for the digests. */
+  function columnsOf (inserts: { record?: object, key?: string, digest?: string }[], isKeyed = false): unknown[][] {
+    const rows = inserts.map(({ record = {}, key, digest }) => [...sqlTable.valuesOf(record), key, digest])
+    return Array.from({ length: fields.length + (isKeyed ? 2 : 0) }, (_, n) => rows.map(row => row[n]))
   }
 
   /**
