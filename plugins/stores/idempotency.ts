@@ -85,7 +85,10 @@ export function oneCallPerKey<T extends HasId> (encode: (record: object) => stri
 /** How often expired keys are removed from a database, in milliseconds. */
 const cleanupInterval = 60_000
 
-/** Removes expired keys from a database in regular intervals. The function removes some of them and returns how many. */
+/**
+ * Removes expired keys from a database in regular intervals. The function removes some of them and returns how many. Returns a
+ * function that stops, and waits for a removal that is in progress.
+ */
 export function keyCleanup (removeSome: () => Promise<number>) {
   const stopping = new AbortController()
   let removing = Promise.resolve()
@@ -93,13 +96,10 @@ export function keyCleanup (removeSome: () => Promise<number>) {
     removing = removeExpired().catch(() => {}) // the next interval tries again
   }, cleanupInterval).unref()
 
-  return {
-    /** Waits for a removal that is in progress. */
-    async stop () {
-      stopping.abort()
-      clearInterval(timer)
-      await removing
-    }
+  return async function stop () {
+    stopping.abort()
+    clearInterval(timer)
+    await removing
   }
 
   async function removeExpired () {
@@ -120,10 +120,8 @@ export function memoryKeys () {
     set (key: string, use: KeyUse) {
       uses.delete(key) // a Map keeps the order of insertion
       uses.set(key, { ...use, at: Date.now() })
-      for (const [oldest] of uses) {
-        if (uses.size <= mostInMemory) break
-        uses.delete(oldest)
-      }
+      const [oldest = key] = uses.keys()
+      if (uses.size > mostInMemory) uses.delete(oldest)
     }
   }
 }

@@ -227,7 +227,7 @@ export const mutants = [
   ...inFile('plugins/stores/idempotency.ts', memory, [
     ['use && use.digest !== digest', 'use && use.digest === digest'],
     ['use.at >= expiredBefore()', 'use.at >= 0'],
-    ['if (uses.size <= mostInMemory) break', 'break'],
+    ['if (uses.size > mostInMemory) uses.delete(oldest)', ''],
     ['24 * 60 * 60 * 1000', '23 * 60 * 60 * 1000']
   ]),
   ...inFile('plugins/stores/idempotency.ts', databases, [

@@ -22,14 +22,14 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   /** What each collection needs when the engine starts, and the statements that the role must be allowed to execute. */
   const opened: (Table & { statements: pg.QueryConfig[] })[] = []
   const { start, write, ofCollection, openSnapshot, withTimeout, usage, close } = await connectPostgres(url, options, prepare)
-  const cleanup = keyCleanup(async function removeExpiredKeys () {
+  const stopCleanup = keyCleanup(async function removeExpiredKeys () {
     const text = `
       delete from idempotency_keys where (collection, key) in (
         select collection, key from idempotency_keys where at < ${expiredBefore()} limit 1000 for update skip locked)`
     return Number((await write({ text })).rowCount)
   })
 
-  return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
+  return { open, start, check, connections: usage, close: () => stopCleanup().then(close) }
 
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { schema, seed } = collection

@@ -21,12 +21,12 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   const { connection, inTransaction, write, reading, openSnapshot, runShort, usage, close } = await connectSqlite(name, options)
 
   /** The oldest keys have the lowest rowids, because a key that is used again is replaced. So an index of times is not needed. */
-  const cleanup = keyCleanup(function removeExpiredKeys () {
+  const stopCleanup = keyCleanup(function removeExpiredKeys () {
     return write(() => Number(connection.prepare(`
       delete from idempotency_keys where at < ? and rowid in (select rowid from idempotency_keys order by rowid limit 1000)`).run(expiredBefore()).changes))
   })
 
-  return { open, start, check, connections: usage, close: () => cleanup.stop().then(close) }
+  return { open, start, check, connections: usage, close: () => stopCleanup().then(close) }
 
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { name, schema, seed } = collection
@@ -72,8 +72,8 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
         if (!row) return
         const current = encodeRow(row)
         const record = changeOf(current)
-        if (record) orConflict(() => statements.replace.run(...valuesOf(checkText(record)), row.at(-1)), record, row.at(-1))
-        else orConflict(() => statements.remove.run(row.at(-1)), undefined, row.at(-1))
+        const position = row.at(-1)
+        orConflict(() => record ? statements.replace.run(...valuesOf(checkText(record)), position) : statements.remove.run(position), record, position)
         return record ? encode(record) : current
       })
     }
