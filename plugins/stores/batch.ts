@@ -119,17 +119,17 @@ export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<
   }
 }
 
-/** Makes calls wait while so many are in progress. A call that has waited too long fails. */
+/** Makes calls wait while so many are in progress. A call that has waited too long fails. The time that it waits is a part of its time. */
 export function limited (max: number, timeout: number) {
   let free = max
   const waiting: (() => void)[] = []
 
-  return async function whenFree<R> (work: () => Promise<R>) {
+  return async function whenFree<R> (work: (deadline: number) => Promise<R>) {
     const deadline = Date.now() + timeout
     if (free-- <= 0) await new Promise<void>(resolve => { waiting.push(resolve) })
     try {
       if (Date.now() > deadline) throw new StoreUnavailableError()
-      return await work()
+      return await work(deadline)
     } finally {
       free++
       waiting.shift()?.()

@@ -211,7 +211,7 @@ export const mutants = [
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
     ['(await other.connect()).release(true)', '(await other.connect()).release()'],
-    ['run(config, cancelIfWaiting)', 'run(config, () => {})'],
+    ['run(config, cancelIfWaiting, deadline)', 'run(config, () => {}, deadline)'],
     ['limited(Math.ceil(pools.queries.options.max / 2), timeout)', 'limited(Infinity, timeout)'],
     ['|(08|25|26|28|3D|40|53|55|57|58)...', '|(?!22|23|42|44|54|P0|XX).....']
   ]),

@@ -71,24 +71,24 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** Runs a statement that changes nothing. If it takes too long, the server is asked to cancel it. */
-  function read (config: pg.QueryConfig) {
-    return run(config, cancel).catch(fail)
+  function read (config: pg.QueryConfig, deadline: number) {
+    return run(config, cancel, deadline).catch(fail)
   }
 
   /**
    * Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby
    * has it. A function returns the statement when there is a connection for it.
    */
-  function write (config: Statement) {
-    return run(config, cancelIfWaiting).catch(error => fail(isRefusal(error) ? Object.assign(rejection(error.constraint ?? (error.routine === 'exec_stmt_raise' ? error.message : undefined)), { cause: error }) : error))
+  function write (config: Statement, deadline = Date.now() + timeout) {
+    return run(config, cancelIfWaiting, deadline).catch(error => fail(isRefusal(error) ? Object.assign(rejection(error.constraint ?? (error.routine === 'exec_stmt_raise' ? error.message : undefined)), { cause: error }) : error))
   }
 
   /** Runs the statements of one collection on at most half of the connections, so that a lock on its table does not stop other collections. */
   function ofCollection () {
     const whenFree = limited(Math.ceil(pools.queries.options.max / 2), timeout)
     return {
-      read: (config: pg.QueryConfig) => whenFree(() => read(config)),
-      write: (statement: Statement) => whenFree(() => write(statement))
+      read: (config: pg.QueryConfig) => whenFree(deadline => read(config, deadline)),
+      write: (statement: Statement) => whenFree(deadline => write(statement, deadline))
     }
   }
 
@@ -98,11 +98,10 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** Runs a statement. If it failed without effect and can succeed the next time, it runs it again. */
-  async function run (statement: Statement, giveUp: (client: pg.PoolClient) => void) {
+  async function run (statement: Statement, giveUp: (client: pg.PoolClient) => void, deadline: number) {
     if (!isPrepared) await prepareOnce()
-    const deadline = Date.now() + timeout
     for (;;) {
-      const client = await connect('queries')
+      const client = await connect('queries', deadline)
       const config = typeof statement === 'function' ? statement() : statement
       try {
         const results = [await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })].flat()
@@ -147,8 +146,7 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** A connection from a pool that is not out of date. If the server does not allow more connections, it waits for one. */
-  async function connect (pool: keyof typeof pools) {
-    const deadline = Date.now() + timeout
+  async function connect (pool: keyof typeof pools, deadline = Date.now() + timeout) {
     for (;;) {
       try {
         const client = await pools[pool].connect()
