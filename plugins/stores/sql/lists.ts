@@ -1,10 +1,11 @@
 import { Readable } from 'node:stream'
 import type { Query } from '../../../schemas/query.js'
 import { StoreUnavailableError } from '../errors.js'
-import type { AnyQuery, Condition, Place, Plan } from '../query.js'
+import type { Condition, Place, Plan } from '../query.js'
 import type { HasId, MaybePromise, Page } from '../store.js'
 import type { Row } from './database.js'
-import { indexOnly, partsOf, type Part, type Statement } from './queries.js'
+import { indexOnly, partsOf, type listStatements, type Part, type Statement } from './queries.js'
+import type { tableOf } from './table.js'
 
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
 const shortSize = 1000
@@ -22,19 +23,6 @@ interface Snapshot {
   track (list: Readable): (bytes: number) => void
 }
 
-/** The statements for lists of a table. */
-interface Lists {
-  plan (query: AnyQuery): Plan
-  encodeRow (row: Row): string
-  /** The place of a row of a piece, or of a row with only the value of the sort field and the position. */
-  placeOf (row: Row, plan: Plan): Place
-  /** Selects records of a part, or none if they are too large to be read at once. */
-  selectPiece (part: Part, count: number): Statement
-  /** Selects the places of records of a part. */
-  selectPlaces (part: Part, count: number, offset?: number): Statement
-  selectCount (part: Part): Statement
-}
-
 /** How an engine reads lists. */
 interface Reading {
   /** Runs a statement that takes a short time. */
@@ -46,7 +34,7 @@ interface Reading {
 }
 
 /** Returns the methods `select` and `count` of a store. */
-export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, timeout, maxVisits = Infinity }: Reading) {
+export function listReader<T extends HasId> (lists: ReturnType<typeof listStatements> & Pick<ReturnType<typeof tableOf>, 'encodeRow'>, { run, openSnapshot, timeout, maxVisits = Infinity }: Reading) {
   const { encodeRow, placeOf, selectPiece, selectPlaces, selectCount } = lists
   /** Whether the last list of all records was long. Then the next one is probably long too. */
   let wasLong = false
@@ -75,12 +63,11 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
     const deadline = Date.now() + timeout
     let counted = 0
     try {
-      for (const part of partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)) {
-        for await (const window of windowsOf(part, snapshot.run, deadline, inWindows)) {
-          const [[found] = []] = await snapshot.run(selectCount(window))
-          counted += Number(found)
-          if (counted >= plan.limit) return plan.limit
-        }
+      const parts = partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)
+      for await (const window of windowsOf(parts, snapshot.run, deadline, () => inWindows)) {
+        const [[found] = []] = await snapshot.run(selectCount(window))
+        counted += Number(found)
+        if (counted >= plan.limit) return plan.limit
       }
     } finally {
       snapshot.free()
@@ -105,17 +92,18 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
     return maxVisits < Infinity && !part.narrow && indexOnly(part) !== undefined
   }
 
-  /** A part in windows, each of which a statement can read without delaying other requests. They must be read before the deadline. */
-  async function * windowsOf (part: Part, run: Run, deadline = Infinity, isNeeded = isLong(part)): AsyncGenerator<Part> {
-    if (!isNeeded) return yield part
-    let { after } = part
-    do {
-      const [end] = await run(selectPlaces({ ...indexOnly(part) ?? part, after }, 1, maxVisits - 1))
-      const until = end && placeOf(end, part.plan)
-      yield { ...part, after, until }
-      after = until
-      if (Date.now() > deadline) throw new StoreUnavailableError(new Error('The query took too long'))
-    } while (after)
+  /** Parts in windows, each of which a statement can read without delaying other requests. They must be read before the deadline. */
+  async function * windowsOf (parts: Part[], run: Run, deadline = Infinity, isNeeded = isLong): AsyncGenerator<Part> {
+    for (const part of parts) {
+      let { after, until } = part
+      do {
+        const [end] = isNeeded(part) ? await run(selectPlaces({ ...indexOnly(part) ?? part, after }, 1, maxVisits - 1)) : []
+        until = end && placeOf(end, part.plan)
+        yield { ...part, after, until }
+        after = until
+        if (after && Date.now() > deadline) throw new StoreUnavailableError(new Error('The query took too long'))
+      } while (after)
+    }
   }
 
   /** Some rows of a short list; undefined if they are too large to be read at once. */
@@ -158,11 +146,9 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
     async function lastPlace () {
       const deadline = Date.now() + timeout
       const places: Place[] = []
-      for (const part of parts) {
-        for await (const window of windowsOf(part, snapshot.run, deadline)) {
-          places.push(...(await snapshot.run(selectPlaces(window, plan.limit + 1 - places.length))).map(row => placeOf(row, plan)))
-          if (places.length > plan.limit) return places[plan.limit - 1]
-        }
+      for await (const window of windowsOf(parts, snapshot.run, deadline)) {
+        places.push(...(await snapshot.run(selectPlaces(window, plan.limit + 1 - places.length))).map(row => placeOf(row, plan)))
+        if (places.length > plan.limit) return places[plan.limit - 1]
       }
     }
 
@@ -170,29 +156,27 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
       let before = '['
       let given = 0
       let size = pieceSize
-      for (const part of parts) {
-        for await (let window of windowsOf(part, snapshot.run)) {
-          for (let isEnd = false; !isEnd && given < plan.limit;) {
-            let count = Math.min(size, plan.limit - given)
-            let rows = await snapshot.run(selectPiece(window, count))
-            while (rows.length === 0 && count > 1) { // they are too large together, or there are no more
-              count = Math.ceil(count / 4)
-              rows = await snapshot.run(selectPiece(window, count))
-            }
-            isEnd = rows.length < count
-            size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next records are probably of the same size
-            stalled.refresh()
-            given += rows.length
-            const last = rows.at(-1)
-            if (!last) continue
-            window = { ...window, after: placeOf(last, plan) }
-            const piece = before + rows.map(encodeRow).join(',')
-            onPiece(piece.length)
-            yield piece
-            before = ','
+      for await (let window of windowsOf(parts, snapshot.run)) {
+        for (let isEnd = false; !isEnd && given < plan.limit;) {
+          let count = Math.min(size, plan.limit - given)
+          let rows = await snapshot.run(selectPiece(window, count))
+          while (rows.length === 0 && count > 1) { // they are too large together, or there are no more
+            count = Math.ceil(count / 4)
+            rows = await snapshot.run(selectPiece(window, count))
           }
-          if (given === plan.limit) break
+          isEnd = rows.length < count
+          size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next records are probably of the same size
+          stalled.refresh()
+          given += rows.length
+          const last = rows.at(-1)
+          if (!last) continue
+          window = { ...window, after: placeOf(last, plan) }
+          const piece = before + rows.map(encodeRow).join(',')
+          onPiece(piece.length)
+          yield piece
+          before = ','
         }
+        if (given === plan.limit) break
       }
       if (plan.isPlain && plan.limit === Infinity) wasLong = given > shortSize
       yield `${before.replace(',', '')}]` // `[]` if there are no records
