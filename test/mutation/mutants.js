@@ -173,7 +173,7 @@ export const mutants = [
   // Stores
   ...inFile('plugins/stores/memory/store.ts', memory, [
     ['record.id <= maxCountedId', 'true'],
-    ['list = undefined', '']
+    ['whole.changes < changes', 'whole.changes < 0']
   ]),
   ...inFile('plugins/stores/sqlite/connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],

@@ -41,8 +41,8 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
   let lastId = ids.before
   let lastPosition = 0
   let changes = 0
-  /** All records, until the next change. */
-  let list: ReturnType<typeof joined> | undefined
+  /** All records after so many changes. */
+  let whole = { changes: -1, records: joined([]) }
   /** Distinguishes the versions of this store from those of other instances. */
   const instance = randomInt(2 ** 47).toString(36)
   const indexed = indexedFields(definition)
@@ -77,17 +77,13 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     const digest = key === undefined ? '' : digestOf(jsonOf(records.map(encode), isMany))
     const used = key === undefined ? undefined : previousId(keys.get(key), digest)
     if (used !== undefined) return jsonOf(numbered(records, used).map(encode), isMany)
-    const first = firstIdOf(records)
+    const areNumbered = !records.every(hasId)
+    const first = areNumbered ? nextId(lastId, id => indexes.first(id) !== undefined, ids.maximum, records.length) : Number(records[0]?.id)
     const given = numbered(records, first)
     if (isConstrained) checkAll(given, isMany)
-    if (!records.every(hasId)) lastId = first + records.length - 1
+    if (areNumbered) lastId = first + records.length - 1
     if (key !== undefined) keys.set(key, { digest, id: first })
     return jsonOf(given.map(add), isMany)
-  }
-
-  /** The id of the first record: its own, or a new one. */
-  function firstIdOf (records: Insert<T>['records']) {
-    return records.every(hasId) ? Number(records[0]?.id) : nextId(lastId, id => indexes.first(id) !== undefined, ids.maximum, records.length)
   }
 
   /** Throws if a record conflicts with others, or with those before it. */
@@ -101,7 +97,6 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
 
   /** Returns the record, unless it conflicts with others. One that replaces another has its position. */
   function checked<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
-    if (!isConstrained) return record
     for (const [name, target] of references) {
       const value = Reflect.get(record, name) as number | undefined
       const isOwn = target === ownName && (value === Reflect.get(record, 'id') || before?.get('id')?.has(value))
@@ -122,7 +117,7 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
   function add (record: HasId) {
     const json = encode(record)
     indexes.add(++lastPosition, record, json)
-    noteChange()
+    changes++
     if (record.id > lastId && record.id <= maxCountedId) lastId = record.id
     return json
   }
@@ -131,7 +126,8 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     const planned = plan(query)
     const { isPlain, after, limit } = planned
     if (!isPlain || after || limit < Infinity) return readEntries(indexes.find(planned), planned, timeout)
-    return { list: listOf(list ??= joined(indexes.byPosition.read())) }
+    if (whole.changes < changes) whole = { changes, records: joined(indexes.byPosition.read()) }
+    return { list: listOf(whole.records) }
   }
 
   function count (query: Pick<Query<T>, 'where' | 'limit'>) {
@@ -148,12 +144,7 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     const referrer = record ? undefined : [...others].find(([name, other]) => other.refersTo(ownName, id, name === ownName ? position : undefined))
     if (referrer) throw conflicts.referred(referrer[0])
     indexes.change(found, record, json)
-    noteChange()
-    return json
-  }
-
-  function noteChange () {
-    list = undefined
     changes++
+    return json
   }
 }
