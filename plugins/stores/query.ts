@@ -1,6 +1,6 @@
 import type { Query } from '../../schemas/query.js'
 import { InvalidCursorError } from './errors.js'
-import type { fieldsOf } from './fields.js'
+import type { Field } from './fields.js'
 import { digestOf } from './idempotency.js'
 
 /** A value that a query can compare. An absent field has none. */
@@ -13,8 +13,6 @@ export const operators = {
   number: ['gt', 'gte', 'lt', 'lte'],
   boolean: []
 } as const
-
-type Field = ReturnType<typeof fieldsOf>[number]
 
 /** The name of an operator, which also is the end of its parameter. That of equality has none. */
 export type Operator = 'in' | 'exists' | typeof operators[keyof typeof operators][number]
@@ -77,7 +75,7 @@ export function planner (fields: Field[]) {
     if (sort !== undefined && !field) throw new TypeError(`This collection cannot be sorted by ${sort}`)
     const isPlain = conditions.length === 0 && !field
     const digest = () => digestOf(JSON.stringify([conditions.map(({ field, operator, value }) => [field.name, operator, value]).sort(), sort])).slice(0, 12)
-    const cursorOf = ({ position, value }: Place) => encoded(isPlain ? String(position) : JSON.stringify([position, value ?? null, digest()]))
+    const cursorOf = ({ position, value }: Place) => Buffer.from(isPlain ? String(position) : JSON.stringify([position, value ?? null, digest()])).toString('base64url')
     return { conditions, sort: field, descending, limit, isPlain, cursorOf, ...after !== undefined && { after: placeAt(after) } }
 
     function placeAt (cursor: string): Place {
@@ -86,10 +84,6 @@ export function planner (fields: Field[]) {
       return place
     }
   }
-}
-
-function encoded (text: string) {
-  return Buffer.from(text).toString('base64url')
 }
 
 /** The place in a cursor. A client can send anything. */

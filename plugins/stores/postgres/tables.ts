@@ -54,7 +54,7 @@ export function triggerOf (table: string) {
 
 /** A PostgreSQL database for `migrate`. */
 export function postgresDatabase (query: Database['query'], run: Database['run']): Database {
-  return { kind: 'postgres', query, run, read, alter, complete, foreignKeys, addForeignKey, dropForeignKey, mayRecord }
+  return { kind: 'postgres', query, run, read, alter, complete, foreignKeys, addForeignKey, dropForeignKey, mayRecord: () => isTrue("has_table_privilege('collections', 'update')") }
 
   async function read ({ name, table, columns, position }: Table) {
     const rows = await query(`
@@ -108,7 +108,7 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
     const missing = indexes.filter(({ columns, unique }) => !found.some(([, sql]) =>
       plain(sql).endsWith(plain(`using btree (${columns})`)) && (!unique || /^create unique/i.test(sql))))
     // The ids of the server are unique without their index, too.
-    const isOther = missing.some(({ isGenerated }) => isGenerated) && !await mayChange(table)
+    const isOther = missing.some(({ isGenerated }) => isGenerated) && !await isTrue(`pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(${literal(table)})`)
     for (const [name] of found) if (!isOther && ownName.test(name) && !indexes.some(index => index.name === name)) await run(`drop index ${quoted(name)}`)
     for (const index of missing) if (!(isOther && index.isGenerated) && await isPossible(index)) await run(index.sql)
     const [[hasFunction, hasTrigger] = []] = await query(`
@@ -130,14 +130,9 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
     return run(`alter table ${table} drop constraint ${quoted(key)}`)
   }
 
-  async function mayChange (table: string) {
-    const [[isAllowed] = []] = await query(`select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(${literal(table)})`)
-    return isAllowed === true
-  }
-
-  async function mayRecord () {
-    const [[isAllowed] = []] = await query("select has_table_privilege('collections', 'update')")
-    return isAllowed === true
+  async function isTrue (expression: string) {
+    const [[value] = []] = await query(`select ${expression}`)
+    return value === true
   }
 }
 

@@ -41,7 +41,7 @@ export function triggersOf (name: string) {
 export function sqliteDatabase (connection: Connection): Database {
   const run = (sql: string) => connection.exec(sql)
   const query = (sql: string) => connection.prepare(sql).all() as Row[]
-  return { kind: 'sqlite', query, run, read, alter, complete, foreignKeys, mayRecord: () => true }
+  return { kind: 'sqlite', query, run, read, alter, complete, foreignKeys: ({ name }) => keysIn(sqlOf(name)), mayRecord: () => true }
 
   /** A column fits if the SQL of the table contains its definition. A foreign key that is not needed any more can be removed only with the table. */
   function read ({ name, table, position, columns }: Table) {
@@ -99,10 +99,6 @@ export function sqliteDatabase (connection: Connection): Database {
       const index = indexes.find(({ name }) => name === object)
       if (!index || await isPossible(index)) run(sql)
     }
-  }
-
-  function foreignKeys ({ name }: Table) {
-    return keysIn(sqlOf(name))
   }
 
   function sqlOf (name: string) {
