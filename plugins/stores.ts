@@ -54,10 +54,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     const engine = await orStartupError(() => openEngine(address, {
       timeout,
       poolSize: databasePoolSize ?? databaseDefaults.poolSize,
-      timeLeft () {
-        const deadline = deadlines.getStore()
-        return deadline && deadline - Date.now()
-      },
+      deadline: () => deadlines.getStore(),
       onWarning: message => app.log.warn(message),
       onUnavailable: cause => outages.failed(cause, check)
     }))

@@ -126,8 +126,8 @@ export interface EngineOptions {
   timeout: number
   /** Maximum number of connections. */
   poolSize: number
-  /** The time that the current request has left for its operations, in milliseconds, if it is known. */
-  timeLeft? (): number | undefined
+  /** When the time of the current request for its operations is over, if it is known. */
+  deadline? (): number | undefined
   /** Called with a message for the operator. */
   onWarning? (message: string): void
   /** Called for each operation that fails because the engine is unavailable. */

@@ -406,7 +406,7 @@ onPostgres('changes of one record are made in order of arrival, also if another 
 onPostgres('a change that waits for a table is not made after its 503', async (t, server) => {
   const url = server.database()
   let left: number | undefined
-  const engine = await openEngine(url, { ...databaseDefaults, timeLeft: () => left })
+  const engine = await openEngine(url, { ...databaseDefaults, deadline: () => left && Date.now() + left })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...collection, seed: [item(1)] })
   await store.change(1, () => item(1, 2))

@@ -17,7 +17,7 @@ type BackendClient = pg.PoolClient & { host?: string, port?: number, processID?:
 type Statement = pg.QueryConfig | (() => pg.QueryConfig)
 
 /** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
-export async function connectPostgres (url: string, { timeout, poolSize, timeLeft, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
+export async function connectPostgres (url: string, { timeout, poolSize, deadline: deadlineOfRequest, onUnavailable }: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
   // The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. A socket needs no host.
   if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.')
   if (!URL.canParse(url.replace('@/', '@localhost/'))) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
@@ -162,9 +162,9 @@ export async function connectPostgres (url: string, { timeout, poolSize, timeLef
   }
 
   /** Waits for a result, not longer than the timeout of the request or the operation. */
-  async function withTimeout<R> (pending: Promise<R>, limit = timeLeft?.() ?? timeout) {
+  async function withTimeout<R> (pending: Promise<R>, deadline = deadlineOfRequest?.() ?? Date.now() + timeout) {
     let timer: NodeJS.Timeout | undefined
-    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, limit) })
+    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, deadline - Date.now()) })
       .then(() => fail(new Error(`The database did not answer within ${timeout} ms`)))
     return Promise.race([pending, late]).finally(() => clearTimeout(timer))
   }

@@ -18,7 +18,7 @@ import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
 
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
-  const { timeout, timeLeft, onWarning } = options
+  const { timeout, onWarning } = options
   /** What each collection needs when the engine starts, and the statements that the role must be allowed to execute. */
   const opened: (Table & { statements: pg.QueryConfig[] })[] = []
   const { start, write, ofCollection, openSnapshot, withTimeout, usage, close } = await connectPostgres(url, options, prepare)
@@ -70,8 +70,8 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
       }),
       first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
       async change (id, change) {
-        const left = timeLeft?.() ?? timeout
-        return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline: Date.now() + left }), left) : undefined
+        const deadline = options.deadline?.() ?? Date.now() + timeout
+        return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline }), deadline) : undefined
       },
       select,
       count: query => withTimeout(lists.count(query)),
@@ -149,7 +149,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   }
 
   async function check () {
-    const { rows: [[lacking] = []] } = await withTimeout(write({ text: probe(opened, timeout) }), timeout)
+    const { rows: [[lacking] = []] } = await withTimeout(write({ text: probe(opened, timeout) }), Date.now() + timeout)
     if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
   }
 }
