@@ -10,10 +10,11 @@ import type { Query } from '../schemas/query.js'
 import type { Page, Store } from '../plugins/stores/store.js'
 import { digestOf } from '../plugins/stores/idempotency.js'
 import { memory } from '../plugins/stores/memory/store.js'
+import { sharedTables } from '../plugins/stores/sql/migrations.js'
 import { listStatements, partsOf } from '../plugins/stores/sql/queries.js'
 import { tableOf } from '../plugins/stores/sql/table.js'
 import { loadDriver } from '../plugins/stores/sqlite/file.js'
-import { conditions, dialect } from '../plugins/stores/sqlite/tables.js'
+import { dialect } from '../plugins/stores/sqlite/tables.js'
 import { databaseDefaults } from '../schemas/config.js'
 import docs from '../plugins/docs/openapi.js'
 import { createClient } from '../src/client/index.js'
@@ -247,9 +248,9 @@ test('filters that cannot work are one message at startup', async t => {
 
 test('a query uses an index of SQLite without statistics', async t => {
   const connection = (await loadDriver())(':memory:', 0)
-  const table = tableOf({ name: 'loans', schema: loanSchema, filters }, conditions)
-  const { creation } = table.tableWith('integer primary key autoincrement', 'id', dialect)
-  for (const sql of creation) connection.exec(sql)
+  const table = tableOf({ name: 'loans', schema: loanSchema, filters }, dialect)
+  const { creation } = table.tableWith('integer primary key autoincrement', 'id', 0)
+  for (const sql of [...sharedTables, ...creation]) connection.exec(sql)
   const { plan, selectPiece } = listStatements(table, dialect)
   const indexOf = (field: string) => `loans:${digestOf(field).slice(0, 8)}`
   for (const [query, index, narrowest] of [

@@ -1,17 +1,16 @@
 import type { FieldType } from '../fields.js'
 import { digestOf } from '../idempotency.js'
 import type { Row, Table } from '../sql/database.js'
-import { changesStart } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
 import { tableOf } from '../sql/table.js'
 import { generatedIds, maxCountedId, type HasId, type StoreDefinition } from '../store.js'
-import { conditions, dialect, triggerOf } from './tables.js'
+import { dialect, triggerOf } from './tables.js'
 
 /** The table of a collection, with its types and statements. */
 export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, timeout: number) {
   const { name } = collection
   const ids = generatedIds(collection)
-  const sqlTable = tableOf(collection, conditions)
+  const sqlTable = tableOf(collection, dialect)
   const { table, columns, fields } = sqlTable
   const types = fields.map(({ columnType }) => columnType)
   const lockStep = `_lock as materialized (select ${lock(name, timeout)})`
@@ -27,11 +26,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
 
     // No collection has a name with a colon, so these names are free.
     created: sqlTable.tableWith(`bigint generated always as identity (sequence name "${name}:position") constraint "${name}:key" primary key`,
-      'id, position', dialect,
-      `insert into last_ids values ('${name}', ${ids.lastUsed})`,
-      `insert into collection_changes values ('${name}', floor(random() * ${changesStart}))`,
-      triggerOf(table)
-    ),
+      'id, position', ids.lastUsed, triggerOf(table)),
 
     columnsOf,
     insertion,

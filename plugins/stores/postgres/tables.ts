@@ -2,16 +2,15 @@ import { StartupError } from '../../startup.js'
 import type { FieldType } from '../fields.js'
 import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Reference, type Table } from '../sql/database.js'
 import { sharedTables } from '../sql/migrations.js'
-import { keySql, literal, quoted, type Conditions } from '../sql/table.js'
+import { keySql, literal, quoted } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 
-/** The values that a column can have beyond its type. */
-export const conditions: Conditions = {
-  integer: column => `${column} >= ${Number.MIN_SAFE_INTEGER} and ${column} <= ${Number.MAX_SAFE_INTEGER}`,
-  number: column => `abs(${column}) < 'Infinity'` // NaN is larger
-}
-
 export const dialect: Dialect = {
+  conditions: {
+    integer: column => `${column} >= ${Number.MIN_SAFE_INTEGER} and ${column} <= ${Number.MAX_SAFE_INTEGER}`,
+    number: column => `abs(${column}) < 'Infinity'` // NaN is larger
+  },
+  random: below => `floor(random() * ${below})`,
   parameter: (n, columnType) => `$${n}::${columnType}`,
   isOneOf: (column, parameter) => `${column} = any(${parameter})`,
   listOf: values => values,
@@ -88,7 +87,7 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
       const isConverted = from !== type || !isType(has.type, columnType)
       // Only the oldest check of a column is ours. It depends on the type, and in a previous release also on the values.
       const [own] = has.checks
-      const isObsolete = own && (hasValueList || (from !== type && isCheck(own.sql, column, conditions[from]?.(column))))
+      const isObsolete = own && (hasValueList || (from !== type && isCheck(own.sql, column, dialect.conditions[from]?.(column))))
       if (isObsolete) steps.push(`drop constraint ${quoted(own.name)}`)
       if (isConverted) steps.push(`alter column ${column} drop default, alter column ${column} type ${columnType} using ${converted(column, columnType, type, from)}`)
       if (value !== undefined) steps.push(`alter column ${column} set${isDefault}`)

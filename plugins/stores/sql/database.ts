@@ -103,6 +103,10 @@ export type Actual = Map<string, ActualColumn>
 
 /** What the databases write in different ways. */
 export interface Dialect {
+  /** Conditions for the values of a column, by type, so that other programs cannot store what a list could not return. */
+  conditions: Partial<Record<FieldType, (column: string) => string>>
+  /** A random number below another one. */
+  random (below: number): string
   /** The parameter with this number. */
   parameter (n: number, columnType: string): string
   /** A condition that a column has one of the values in a parameter, and these values. */

@@ -19,9 +19,6 @@ export const sharedTables = [
   'create table collection_changes (collection text primary key, changes bigint not null)'
 ]
 
-/** The number of changes starts at a random number below this one, so that a new database has other ETags than the previous one. */
-export const changesStart = 1_000_000_000
-
 /** Statements that would commit a part of the changes. */
 const transactionControl = /(^|;)\s*(begin|start|commit|rollback)(\s+(transaction|work|deferred|immediate|exclusive))*\s*(;|$)/i
 

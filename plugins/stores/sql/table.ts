@@ -9,11 +9,11 @@ const columnTypes: Record<FieldType, string> = {
   integer: 'bigint', number: 'double precision', string: 'text', boolean: 'boolean', json: 'text'
 }
 
-/** Conditions for the values of a column, by type, so that other programs cannot store what a list could not return. */
-export type Conditions = Partial<Record<FieldType, (column: string) => string>>
+/** The number of changes starts at a random number below this one, so that a new database has other ETags than the previous one. */
+const changesStart = 1_000_000_000
 
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
-export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, ...definition }: Omit<StoreDefinition<T>, 'seed'>, conditions: Conditions) {
+export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, ...definition }: Omit<StoreDefinition<T>, 'seed'>, { conditions, random, byCodePoint, hasKeysInTable }: Dialect) {
   const encode = encoderOf(schema)
   const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
   const columns = fields.map(({ column }) => column).join(', ')
@@ -34,8 +34,8 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
     encode,
     valuesOf,
 
-    /** The table for `migrate`: the definition of its positions, the columns of its index if ids may repeat, and what is executed after its creation. */
-    tableWith (position: string, index: string, { byCodePoint, hasKeysInTable }: Dialect, ...statements: string[]) {
+    /** The table for `migrate`: the definition of its positions, the columns of its index if ids may repeat, the last id that is used, and its triggers. */
+    tableWith (position: string, index: string, lastId: number, ...triggers: string[]) {
       const needed = fields.map(({ default: value, ...field }): Column => {
         const { type, isOptional, column, columnType } = field
         const condition = conditions[type]?.(column)
@@ -57,7 +57,9 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
       const creation = [
         `create table ${table} (${[`position ${position}`, ...needed.map(columnSql)].join(', ')})`,
         ...indexes.map(({ sql }) => sql),
-        ...statements
+        `insert into last_ids values ('${name}', ${lastId})`,
+        `insert into collection_changes values ('${name}', ${random(changesStart)})`,
+        ...triggers
       ]
       return { name, table, upgrades, renames, position, creation, columns: needed, indexes, references }
     },

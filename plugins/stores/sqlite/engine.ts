@@ -2,13 +2,13 @@ import { withIndex } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type Insert } from '../idempotency.js'
 import type { Row, Table } from '../sql/database.js'
 import { listReader } from '../sql/lists.js'
-import { changesStart, migrate, sharedTables } from '../sql/migrations.js'
+import { migrate, sharedTables } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
 import { tableOf } from '../sql/table.js'
 import { generatedIds, hasId, maxCountedId, nextId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { conflictFinder } from './conflicts.js'
 import { connectSqlite } from './connections.js'
-import { conditions, dialect, sqliteDatabase, triggersOf } from './tables.js'
+import { dialect, sqliteDatabase, triggersOf } from './tables.js'
 
 /** A statement blocks the process, so it visits at most so many records that may not match. */
 const maxVisits = 5000
@@ -31,7 +31,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
     const { name, schema, seed } = collection
     const ids = generatedIds(collection)
-    const sqlTable = tableOf(collection, conditions)
+    const sqlTable = tableOf(collection, dialect)
     const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
     const lists = { ...listStatements(sqlTable, dialect), encodeRow }
     const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
@@ -39,11 +39,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     let statements: ReturnType<typeof prepared>
 
     opened.push({
-      ...tableWith('integer primary key autoincrement', 'id', dialect,
-        `insert into last_ids values ('${name}', ${ids.lastUsed})`,
-        `insert into collection_changes values ('${name}', abs(random() % ${changesStart}))`,
-        ...triggersOf(name).map(([, sql]) => sql)
-      ),
+      ...tableWith('integer primary key autoincrement', 'id', ids.lastUsed, ...triggersOf(name).map(([, sql]) => sql)),
       fill () {
         const insert = connection.prepare(insertion)
         for (const record of seed) insert.run(...valuesOf(record))

@@ -1,19 +1,19 @@
 import type { FieldType } from '../fields.js'
 import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Row, type Table } from '../sql/database.js'
-import { columnSql, literal, quoted, type Conditions } from '../sql/table.js'
+import { columnSql, literal, quoted } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 import type { Connection } from './file.js'
 
-/** SQLite stores values of any type in a column, unless a condition prevents it. */
-export const conditions: Conditions = {
-  integer: column => `typeof(${column}) = 'integer' and ${column} between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
-  number: column => `typeof(${column}) = 'real' and abs(${column}) <= ${Number.MAX_VALUE}`,
-  string: column => `typeof(${column}) = 'text'`,
-  boolean: column => `${column} in (0, 1)`,
-  json: column => `typeof(${column}) = 'text'`
-}
-
 export const dialect: Dialect = {
+  // SQLite stores values of any type in a column, unless a condition prevents it.
+  conditions: {
+    integer: column => `typeof(${column}) = 'integer' and ${column} between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}`,
+    number: column => `typeof(${column}) = 'real' and abs(${column}) <= ${Number.MAX_VALUE}`,
+    string: column => `typeof(${column}) = 'text'`,
+    boolean: column => `${column} in (0, 1)`,
+    json: column => `typeof(${column}) = 'text'`
+  },
+  random: below => `abs(random() % ${below})`,
   parameter: n => `?${n}`,
   isOneOf: (column, parameter) => `${column} in (select value from json_each(${parameter}))`,
   listOf: JSON.stringify,
