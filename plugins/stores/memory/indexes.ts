@@ -25,15 +25,15 @@ export function indexesOf (fields: readonly string[]) {
     first: (id: number) => firstById.get(id),
 
     add (position: number, record: HasId, json: string) {
-      const entry = added(position, record, json)
+      const entry = added(position, record.id, record, json)
       if (firstById.has(entry.id)) othersById.change(entry, 0, entry)
       else firstById.set(entry.id, entry)
     },
 
     /** Replaces the first entry with an id, or removes it if there is no other record. */
-    change (first: Entry, record: HasId | undefined, json: string) {
+    change (first: Entry, record: object | undefined, json: string) {
       for (const index of all) index.change(first, 1)
-      const next = record ? added(first.position, record, json) : othersById.first(first.id)
+      const next = record ? added(first.position, first.id, record, json) : othersById.first(first.id)
       if (next && !record) othersById.change(next, 1)
       if (next) firstById.set(first.id, next)
       else firstById.delete(first.id)
@@ -71,10 +71,10 @@ export function indexesOf (fields: readonly string[]) {
     }
   }
 
-  function added (position: number, record: HasId, json: string): Entry {
+  function added (position: number, id: number, record: object, json: string): Entry {
     Number(json) // V8 then keeps it in one piece, not in those that it was concatenated from, and needs 0.4 of the memory
     const values = fields.length > 0 ? Object.fromEntries(fields.map(name => [name, Reflect.get(record, name)])) : noValues
-    const entry = { position, id: record.id, json, values }
+    const entry = { position, id, json, values }
     for (const index of all) index.change(entry, 0, entry)
     return entry
   }

@@ -63,6 +63,8 @@ export function sortedIndex (valueOf: (entry: Entry) => Value) {
 
   /** The chunk and the offset in it of the first entry that is not before a place. */
   function locate (place: Place) {
+    const last = chunks.at(-1)?.entries ?? []
+    if (last.length > 0 && compareTo(last.at(-1) as Entry, place) < 0) return { n: chunks.length - 1, offset: last.length } // the place of a new record
     const n = Math.max(0, lowerBound(chunks, ({ entries }) => compareTo(entries[0] as Entry, place) <= 0) - 1)
     return { n, offset: lowerBound(chunks[n]?.entries ?? [], entry => compareTo(entry, place) < 0) }
   }
