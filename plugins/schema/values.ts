@@ -1,43 +1,47 @@
 import { pointer } from './walk.js'
 
-const numbers = new WeakMap<object, Map<unknown, number>>()
+const texts = new WeakMap<object, Map<unknown, string>>()
+
+/** A longer text of an array or object is replaced, in characters. */
+const maxText = 30
 
 /**
- * Returns a function that returns the same number for equal values in a root value, whatever the order of their keys. The
- * numbers are kept as long as the root, so that a value in nested arrays is read once.
+ * Returns a function that returns the same text for equal values in a root value, whatever the order of their keys. The long
+ * texts are kept as long as the root, so that a value in nested arrays is read once.
  */
 export function identify (root: object) {
-  const known = numbers.get(root) ?? new Map<unknown, number>()
-  numbers.set(root, known)
-  return numberOf
+  const known = texts.get(root) ?? new Map<unknown, string>()
+  texts.set(root, known)
+  return textOf
 
-  function numberOf (value: unknown): number {
+  function textOf (value: unknown): string {
     // Arrays with one item in each other are one step, because a body can have many of them.
     let depth = 0
     for (; Array.isArray(value) && value.length === 1; depth++) value = value[0]
-    const number = typeof value === 'string' ? numberFor(`"${value}`) : known.get(value) ?? numberFor(value, partsIn(value))
-    return depth === 0 ? number : numberFor(`${depth}[${number}`)
+    const isScalar = typeof value !== 'object' || value === null
+    const text = isScalar ? typeof value === 'string' ? JSON.stringify(value) : String(value) : known.get(value) ?? shortened(value as object)
+    return depth === 0 ? text : `${depth}[${text}`
   }
 
-  /** The text that stands for an array or object, with the numbers of its values. */
-  function partsIn (value: unknown) {
-    if (Array.isArray(value)) return `[${value.map(numberOf)}`
-    if (typeof value !== 'object' || value === null) return
-    return `{${Object.entries(value).map(([name, part]) => `${JSON.stringify(name)}:${numberOf(part)}`).sort()}`
-  }
-
-  /** The number of a value. Another one with the same text has the same number. */
-  function numberFor (value: unknown, text?: string) {
-    const number = known.get(text ?? value) ?? known.size
-    known.set(value, number)
-    if (text !== undefined) known.set(text, number)
-    return number
+  /** The text of an array or object, or a short one that stands for it. Each part ends with a comma. */
+  function shortened (value: object) {
+    let text = '['
+    if (Array.isArray(value)) for (const item of value) text += `${textOf(item)},`
+    else {
+      const names = Object.keys(value).sort()
+      text = `{${JSON.stringify(names)}`
+      for (const name of names) text += `${textOf(value[name as keyof typeof value])},`
+    }
+    if (text.length <= maxText) return text
+    const short = known.get(text) ?? `#${known.size}`
+    known.set(text, short).set(value, short)
+    return short
   }
 }
 
-export function areUnique (items: unknown[], numberOf: (value: unknown) => number) {
-  const seen = new Set<number>()
-  return items.every(item => seen.size < seen.add(numberOf(item)).size)
+export function areUnique (items: unknown[], textOf: (value: unknown) => string) {
+  const seen = new Set<string>()
+  return items.every(item => seen.size < seen.add(textOf(item)).size)
 }
 
 /** The number of values, and of characters in their names, of a value whose problems a person can read. */

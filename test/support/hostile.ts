@@ -45,11 +45,13 @@ export const hostileValues: Record<string, (size: number) => string> = {
   'objects, then an integer': size => `[${'{"kind":1},'.repeat(size / 11)}1]`,
   'integers, then an object': size => `[${'1,'.repeat(size / 2)}{}]`,
   'complete objects': size => list('{"a":{"kind":1},"b":1,"c":1,"x1":1}', size),
+  'different pairs': size => listOf(size / 30, n => `[${2 * n},[${2 * n + 1},{"a":${n}}]]`),
+  'integers with equal hashes': size => `[${equalHashes().slice(0, size / 9)}]`,
   'the last choice': size => list('"choice 999"', size),
   texts: size => list('"x"', size),
   'deep arrays': size => list('['.repeat(480) + ']'.repeat(480), size),
   'deep arrays with an integer': size => list(`${'['.repeat(480)}1${']'.repeat(480)}`, size),
-  'different deep arrays': size => `[${Array.from({ length: Math.max(1, size / 970) }, (_, n) => `${'['.repeat(480)}${n}${']'.repeat(480)}`).join(',')}]`,
+  'different deep arrays': size => listOf(Math.max(1, size / 970), n => `${'['.repeat(480)}${n}${']'.repeat(480)}`),
   'one deep object': size => `${'{"a":'.repeat(490)}{}${'}'.repeat(490)}`.padEnd(Math.min(size, 3000)),
   'arrays with an integer each': size => `${'[1,'.repeat(480)}${list('2', size / 2)}${']'.repeat(480)}`,
   'a long name': size => `{"${'k'.repeat(size / 2)}":${list('{}', size / 2)}}`,
@@ -62,6 +64,25 @@ export const hostileValues: Record<string, (size: number) => string> = {
 
 function list (value: string, size: number) {
   return `[${`${value},`.repeat(Math.max(1, Math.floor(size / (value.length + 1)))).slice(0, -1)}]`
+}
+
+function listOf (length: number, value: (n: number) => string) {
+  return `[${Array.from({ length }, (_, n) => value(n)).join(',')}]`
+}
+
+let integers: number[] | undefined
+
+/** Integers that V8 stores in the same bucket of a small `Map` or `Set`, because their hashes are not secret. */
+function equalHashes () {
+  for (let n = 0; !integers || integers.length < 12_000; n++) {
+    let hash = ~n + (n << 15)
+    hash ^= hash >>> 12
+    hash += hash << 2
+    hash ^= hash >>> 4
+    hash = Math.imul(hash, 2057)
+    if (((hash ^ hash >>> 16) & 0x1fff) === 0) (integers ??= []).push(n)
+  }
+  return integers
 }
 
 function names (size: number, value: string) {
