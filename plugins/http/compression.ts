@@ -6,10 +6,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 /** Smaller bodies are not compressed, in bytes. */
 const threshold = 1024
 
-/** Maximum number of streams and bodies that are compressed at once, each. Further ones are sent as they are, unless the client rejects that. */
+/** Maximum number of streams and bodies that are compressed at once, each. Further ones are sent as they are. */
 const maxAtOnce = 16
 let streams = 0
 let bodies = 0
+/** The end of the last compression. Further bodies are compressed one after the other if their clients reject others. */
+let last = Promise.resolve()
 
 /** Compressed bodies by the buffer that they were compressed from. */
 const compressedBodies = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>()
@@ -42,10 +44,10 @@ function compressOnce (body: string | Buffer, coding: Coding, isRequired: boolea
   const known = Buffer.isBuffer(body) ? compressedBodies.get(body) : undefined
   const compressed = known?.get(coding)
   if (compressed || (bodies >= maxAtOnce && !isRequired)) return compressed
-  const key = Buffer.isBuffer(body) ? body : Buffer.from(body)
-  bodies++
-  const compressing = promisify(coding.compress)(key, coding.options).finally(() => { bodies-- })
-  compressedBodies.set(key, (known ?? new Map<Coding, Promise<Buffer>>()).set(coding, compressing))
+  const work = () => promisify(coding.compress)(body, coding.options)
+  const compressing = (bodies++ < maxAtOnce ? work() : last.then(work)).finally(() => { bodies-- })
+  last = compressing.then(() => {}, () => {})
+  if (Buffer.isBuffer(body)) compressedBodies.set(body, (known ?? new Map<Coding, Promise<Buffer>>()).set(coding, compressing))
   return compressing
 }
 
@@ -60,7 +62,7 @@ function compressedStream ({ method }: FastifyRequest, reply: FastifyReply, body
 
 interface Coding {
   name: string
-  compress (body: Buffer, options: object, done: (error: Error | null, compressed: Buffer) => void): void
+  compress (body: string | Buffer, options: object, done: (error: Error | null, compressed: Buffer) => void): void
   createStream (options: object): Transform
   options: object
   /** Makes a stream send each write at once. */
