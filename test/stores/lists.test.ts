@@ -199,6 +199,26 @@ onDatabases('while another list needs a connection, a list that is read too slow
   for (const list of lists) list.destroy()
 })
 
+onDatabases('while another list needs a connection, a list that has been read for long is closed unless it is read fast', async (t, { url, sql }) => {
+  const engine = await openEngine(url, { timeout: 1000, poolSize: 2 })
+  t.teardown(engine.close)
+  const store = await opened<Item>(engine, { ...things, seed: [] })
+  await sql(`insert into things (id, name, price) with recursive n (n) as (select 1 union all select n + 1 from n where n < 20000) select n, '${'x'.repeat(100)}', 1 from n`)
+  const open = async () => (await store.select({})).list as Readable
+  const lists = await Promise.all(Array.from({ length: url.startsWith('sqlite') ? 64 : 1 }, open))
+  const readers = lists.map(async list => {
+    // A piece of 65 kB, several times a second
+    try { for await (const piece of list) await sleep(String(piece).length / 160) } catch {}
+  })
+  await until(async () => {
+    (await open().catch(() => undefined))?.destroy()
+    return lists.some(({ errored, destroyed }) => errored || destroyed)
+  })
+  t.match(lists.filter(({ destroyed }) => destroyed).map(({ errored }) => errored?.message), ['The client reads the list too slowly'])
+  for (const list of lists) list.destroy()
+  await Promise.all(readers)
+})
+
 onPostgres('a list whose database connection is lost is answered with 503, or its connection is closed', async (t, server) => {
   const proxy = await startProxy(t, server.database())
   const engine = await openEngine(proxy.url, { timeout: 60_000, poolSize: 4 })
