@@ -25,24 +25,39 @@ export function entriesOf (tokens: readonly (string | { token: string, scopes: r
 }
 
 /** Reads a file with one token per line, and its scopes after spaces. A `#` at the start of a line or after a space begins a comment. */
-export function readEntries (file: string): Entry[] {
-  const lines = readNamed('the option file', () => readFileSync(file, 'utf8').split('\n'))
-  return lines.map((line, n) => {
+export function readEntries (file: string, text = textOf(file)): Entry[] {
+  return text.split('\n').map((line, n) => {
     const [text = '', ...scopes] = line.replace(/(^|\s)#.*/, '').trim().split(/\s+/)
     return { place: `line ${n + 1} of the option file`, text, scopes: scopes.length > 0 ? scopes : allScopes }
   }).filter(({ text }) => text !== '')
 }
 
+function textOf (file: string) {
+  return readNamed('the option file', () => readFileSync(file, 'utf8'))
+}
+
 /** Reads a file again when it changes. Its invalid lines are logged. */
 export function watchTokens (app: FastifyInstance, file: string, accept: (entries: Entry[]) => string[]) {
-  watchFile(file, { interval: 1000, persistent: false }, readAgain)
+  const interval = 1000
+  let unfinished: string | undefined
+  let later: NodeJS.Timeout | undefined
+  watchFile(file, { interval, persistent: false }, readAgain)
   app.addHook('onClose', async function stopWatching () {
+    clearTimeout(later)
     unwatchFile(file, readAgain)
   })
 
   function readAgain () {
+    clearTimeout(later)
     try {
-      const problems = accept(readEntries(file))
+      const text = textOf(file)
+      // If a line is half written, it is another token, or one with more scopes. Without a line break at its end, the file must stay as it is.
+      if (!text.endsWith('\n') && text !== unfinished) {
+        unfinished = text
+        later = setTimeout(readAgain, interval).unref()
+        return
+      }
+      const problems = accept(readEntries(file, text))
       if (problems.length === 0) app.log.info(`Tokens reloaded from ${file}`)
       else app.log.error({ err: invalidTokens(problems) }, `Tokens reloaded from ${file}, without its invalid lines`)
     } catch (error) {

@@ -1,4 +1,5 @@
-import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { test, type Test } from 'tap'
 import { readConfig } from '../../src/config.js'
 import itemsUsers, { auth } from '../../src/index.js'
@@ -90,6 +91,35 @@ test('changes of AUTH_TOKENS_FILE take effect without a restart, without its inv
   writeFileSync(file, '# none any more\n')
   await until(async () => await status('four') === 401)
   t.equal(await status('always'), 200)
+})
+
+test('while AUTH_TOKENS_FILE is truncated, written, removed and replaced, half of a line is no token and has no scopes', async t => {
+  const file = `${newFolder(t)}/tokens`
+  writeFileSync(file, 'first items:read')
+  const app = helper.build(t, { AUTH_TOKENS_FILE: file })
+  const send = async (token: string, method: 'GET' | 'POST' = 'GET') => (await app.inject({ method, url: '/api/items', headers: bearer(token), payload: method === 'GET' ? undefined : item })).statusCode
+  t.same([await send('first'), await send('first', 'POST')], [200, 403])
+
+  const token = 'second-of-two'
+  const parts = Array.from(token, (_, n) => token.slice(0, n)).slice(1)
+  truncateSync(file)
+  for (const character of `${token} items:read`) {
+    appendFileSync(file, character)
+    await sleep(100)
+    const statuses = await Promise.all([...parts.map(part => send(part)), send(token, 'POST')])
+    if (statuses.some(status => status !== 401)) t.fail(`${statuses} after ${character}`)
+  }
+  t.equal(await send('first'), 200, 'the previous tokens are valid until the file is complete')
+  await until(async () => await send(token) === 200)
+  t.same([await send(token, 'POST'), await send('first')], [403, 401])
+
+  for (const name of ['third', 'fourth']) {
+    rmSync(file)
+    writeFileSync(`${file}.new`, `${name}\n`)
+    renameSync(`${file}.new`, file)
+    await until(async () => await send(name) === 200)
+    t.equal(await send(token), 401)
+  }
 })
 
 test('AUTH_TOKENS_FILE has one token per line, and comments and blank lines grant no access', async t => {
