@@ -31,7 +31,7 @@ export default fp(async function jsonBody (app) {
 }, metadata('json-body'))
 
 /** Reads a body into one buffer. Fastify would keep a Buffer for each chunk, which needs 500 bytes even if the chunk has one. */
-function readBody ({ headers, routeOptions: { bodyLimit } }: FastifyRequest, payload: RequestPayload, done: (error: Error | null, body: Buffer) => void) {
+function readBody ({ headers, raw, routeOptions: { bodyLimit } }: FastifyRequest, payload: RequestPayload, done: (error: Error | null, body: Buffer) => void) {
   let body: Buffer = Buffer.alloc(0)
   let length = 0
   if (Number(headers['content-length']) > bodyLimit) return done(httpError(413), body)
@@ -50,6 +50,8 @@ function readBody ({ headers, routeOptions: { bodyLimit } }: FastifyRequest, pay
   }
 
   function onEnd (error?: Error & { statusCode?: number }) {
+    // Node checks the length of what a connection sends, but not of what `inject` sends.
+    if (!error && payload === raw && length !== Number(headers['content-length'] ?? length)) return finish(invalid('headers', [{ path: '/content-length', message: 'must be the length of the body' }]))
     finish(error ? Object.assign(error, { statusCode: error.statusCode ?? 400 }) : null)
   }
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { connection, written } from '../support/connection.js'
-import { build, everything } from '../support/helper.js'
+import { connection, listen, open, written } from '../support/connection.js'
+import { build, everything, invalidBody } from '../support/helper.js'
 
 /** The headers that the service and its plugins read. */
 const headers = [
@@ -47,4 +47,20 @@ test('15 kB of any character in any header cost about as much time as 15 kB of l
     }
     return used
   }
+})
+
+test('a body whose length is not its Content-Length is answered with 400, and one that ends too early closes the connection', async t => {
+  const app = build(t)
+  const payload = JSON.stringify({ id: 7, name: 'Kettle', price: 19.99 })
+  for (const length of [1, payload.length - 1, payload.length + 1, 1e6, 'x', -1]) {
+    const response = await app.inject({ method: 'POST', url: '/api/items', payload, headers: { 'content-length': String(length) } })
+    t.same([response.statusCode, response.json()], [400, invalidBody('headers', ['/content-length', 'must be the length of the body'])], String(length))
+  }
+  t.equal((await app.inject('/api/items')).json().length, 1, 'nothing is stored')
+  t.equal((await app.inject({ method: 'POST', url: '/api/items', payload, headers: { 'content-length': String(payload.length) } })).statusCode, 201)
+  const { port } = await listen(app)
+  const client = open(port)
+  client.end(`POST /api/items HTTP/1.1\r\nHost: x\r\nContent-Length: ${payload.length + 1}\r\n\r\n${payload}`)
+  t.match(String(await client.received), /^(HTTP\/1\.1 400 |$)/)
+  t.equal((await app.inject('/api/items')).json().length, 2)
 })
