@@ -2,16 +2,15 @@ import { pipeline, Readable, type Transform } from 'node:stream'
 import { promisify } from 'node:util'
 import * as zlib from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { httpError } from './errors.js'
 
 /** Smaller bodies are not compressed, in bytes. */
 const threshold = 1024
 
-/** Maximum number of streams and bodies that are compressed at once, each. Further ones are sent as they are. */
+/** Maximum number of streams and bodies that are compressed at once, each. Further ones are sent as they are, or refused if the client rejects that. */
 const maxAtOnce = 16
 let streams = 0
 let bodies = 0
-/** The end of the last compression. Further bodies are compressed one after the other if their clients reject others. */
-let last = Promise.resolve()
 
 /** Compressed bodies by the buffer that they were compressed from. */
 const compressedBodies = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>()
@@ -27,8 +26,8 @@ export function compress (request: FastifyRequest, reply: FastifyReply, body: un
   if (coding === undefined) done(null, body)
   else if (body instanceof Readable) done(null, compressedStream(request, reply, body, coding))
   else if ((typeof body === 'string' || Buffer.isBuffer(body)) && (isRequired || Buffer.byteLength(body) >= threshold)) {
-    const compressed = compressOnce(body, coding, isRequired)
-    if (compressed === undefined) return done(null, body)
+    const compressed = compressOnce(body, coding)
+    if (compressed === undefined) return isRequired ? done(httpError(503, 'The service is overloaded')) : done(null, body)
     setCoding(reply, coding)
     compressed.then(compressed => done(null, compressed), done)
   } else done(null, body)
@@ -40,13 +39,12 @@ function setCoding (reply: FastifyReply, { name }: Coding) {
 }
 
 /** Compresses a body, unless too many are being compressed. A buffer that was compressed before is not compressed again. */
-function compressOnce (body: string | Buffer, coding: Coding, isRequired: boolean) {
+function compressOnce (body: string | Buffer, coding: Coding) {
   const known = Buffer.isBuffer(body) ? compressedBodies.get(body) : undefined
   const compressed = known?.get(coding)
-  if (compressed || (bodies >= maxAtOnce && !isRequired)) return compressed
-  const work = () => promisify(coding.compress)(body, coding.options)
-  const compressing = (bodies++ < maxAtOnce ? work() : last.then(work)).finally(() => { bodies-- })
-  last = compressing.then(() => {}, () => {})
+  if (compressed || bodies === maxAtOnce) return compressed
+  bodies++
+  const compressing = promisify(coding.compress)(body, coding.options).finally(() => { bodies-- })
   if (Buffer.isBuffer(body)) compressedBodies.set(body, (known ?? new Map<Coding, Promise<Buffer>>()).set(coding, compressing))
   return compressing
 }
