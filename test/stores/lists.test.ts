@@ -306,8 +306,30 @@ test('the list that is read most slowly is closed, and one that was read fast is
   t.equal(list.destroyed, true)
 })
 
+test('if statements block the process, large lists are read one after the other, and at most two are in memory', async t => {
+  for (const [maxVisits, expected] of [[1000, 2], [undefined, 10]] as const) {
+    let [reading, most] = [0, 0]
+    const { select } = readerOf((after, count) => {
+      most = Math.max(most, ++reading)
+      return Array.from({ length: Math.min(count, 10) }, (_, n) => [`"${'x'.repeat(10_000)}"`, after + n + 1])
+    }, { maxVisits })
+    await Promise.all(Array.from({ length: 10 }, async () => {
+      const { list } = await select({})
+      reading--
+      t.equal(String(list).length, 100_031)
+    }))
+    t.equal(most, expected)
+  }
+})
+
 /** A function that reads a list of these rows. */
-function listOf (select: (after: number, count: number) => [string, number][], free = () => {}, timeout = 60_000) {
+function listOf (select: Select, free = () => {}, timeout = 60_000) {
+  return readerOf(select, { free, timeout }).select({})
+}
+
+type Select = (after: number, count: number) => [string, number][]
+
+function readerOf (select: Select, { free = () => {}, timeout = 60_000, maxVisits }: { free? (): void, timeout?: number, maxVisits?: number | undefined }) {
   const lists = {
     plan: planner([]),
     encodeRow: ([json]: unknown[]) => String(json),
@@ -317,5 +339,5 @@ function listOf (select: (after: number, count: number) => [string, number][], f
     selectCount: () => ({ text: '', values: [] })
   }
   const run = ({ values: [after, count] }: Statement) => select(Number(after), Number(count))
-  return listReader(lists, { run, openSnapshot: () => ({ run, free, track: () => () => {} }), timeout }).select({})
+  return listReader(lists, { run, openSnapshot: () => ({ run, free, track: () => () => {} }), timeout, maxVisits })
 }

@@ -1,5 +1,7 @@
 import { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Query } from '../../../schemas/query.js'
+import { limited } from '../batch.js'
 import { StoreUnavailableError } from '../errors.js'
 import type { Condition, Place, Plan } from '../query.js'
 import type { HasId, MaybePromise, Page } from '../store.js'
@@ -10,6 +12,9 @@ import type { tableOf } from './table.js'
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
 const shortSize = 1000
 const pieceSize = 500
+
+/** After a short list of this length, others get their turn, in characters. */
+const largeSize = 64 * 1024
 
 /** A list is closed if its client reads nothing for this many times the database timeout, or not everything in ten times as long. */
 export const stalledListTimeouts = 12
@@ -38,18 +43,27 @@ export function listReader<T extends HasId> (lists: ReturnType<typeof listStatem
   const { encodeRow, placeOf, selectPiece, selectPlaces, selectCount } = lists
   /** Whether the last list of all records was long. Then the next one is probably long too. */
   let wasLong = false
+  /** If statements block other requests, short lists are read one after the other, so that few are in memory at once. */
+  const whenFree = limited(maxVisits < Infinity ? 1 : Infinity, timeout)
   return { select, count }
 
   async function select (query: Query<T>): Promise<Page> {
     const plan = lists.plan(query)
-    const { limit } = plan
-    const size = Math.min(limit, shortSize)
     const parts = partsOf(plan, await narrowest(plan))
-    const rows = parts.some(isLong) || (wasLong && limit === Infinity) ? undefined : await shortRows(parts, size + 1)
-    if (!rows || (rows.length > size && size < limit)) return longPage(await openSnapshot(), plan, parts)
+    const isShort = !parts.some(isLong) && !(wasLong && plan.limit === Infinity)
+    return (isShort && await whenFree(() => shortPage(plan, parts))) || longPage(await openSnapshot(), plan, parts)
+  }
+
+  /** A page of a short list, as one text; undefined if it is longer. */
+  async function shortPage (plan: Plan, parts: Part[]): Promise<Page | undefined> {
+    const size = Math.min(plan.limit, shortSize)
+    const rows = await shortRows(parts, size + 1)
+    if (!rows || (rows.length > size && size < plan.limit)) return
     const given = rows.slice(0, size)
     const last = rows.length > size ? given.at(-1) : undefined
-    return { list: `[${given.map(encodeRow).join(',')}]`, ...last && { next: plan.cursorOf(placeOf(last, plan)) } }
+    const list = `[${given.map(encodeRow).join(',')}]`
+    if (list.length > largeSize) await nextTurn()
+    return { list, ...last && { next: plan.cursorOf(placeOf(last, plan)) } }
   }
 
   /** Counts the records that a query selects, up to its limit. */
