@@ -44,7 +44,7 @@ export function listReader<T extends HasId> (lists: ReturnType<typeof listStatem
   /** Whether the last list of all records was long. Then the next one is probably long too. */
   let wasLong = false
   /** If statements block other requests, short lists are read one after the other, so that few are in memory at once. */
-  const whenFree = limited(maxVisits < Infinity ? 1 : Infinity, timeout)
+  const whenFree = limited(maxVisits < Infinity ? 1 : Infinity, Infinity)
   return { select, count }
 
   async function select (query: Query<T>): Promise<Page> {
