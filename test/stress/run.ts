@@ -7,6 +7,7 @@ import { cpus } from 'node:os'
 import { newFolder } from '../support/folder.js'
 import { startPostgres } from '../support/postgres.js'
 import { without } from '../support/programs.js'
+import { expensive } from './bounds.js'
 import { clusterFault, clusterFaults } from './cluster.js'
 import { randomCollections } from './collections.js'
 import { fullDisk, kills, redisGone, trouble, troubles } from './faults.js'
@@ -94,6 +95,13 @@ const drills: Drill[] = [
       const { clients, megabytes, isLimited } = await compressedLists(scope, { clients: 250 })
       ok(megabytes < 120, `${megabytes} MB more`)
       return `${clients} such clients, each after a change: ${megabytes.toFixed(1)} MB more${isLimited ? '; the service had 256 MiB' : ''}`
+    }
+  },
+  {
+    name: 'Expensive requests with a heap of 128 MB',
+    async run (scope) {
+      const figures = Object.entries(await expensive(scope, { share: 1, connections: 600, posts: 20_000 }))
+      return figures.map(([kind, { megabytes, wait }]) => `${kind}: ${megabytes.toFixed()} MB, a probe waited ${wait.toFixed()} ms`).join('; ')
     }
   },
   {
