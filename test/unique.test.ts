@@ -1,20 +1,18 @@
 import { writeFileSync } from 'node:fs'
 import { Type, type Static } from '@sinclair/typebox'
 import fc from 'fast-check'
-import type { InjectOptions } from 'fastify'
 import pg from 'pg'
 import { test, type Test } from 'tap'
 import collection from '../plugins/collection/routes.js'
 import type { Definition } from '../plugins/collection/definition.js'
-import docs from '../plugins/docs/openapi.js'
 import stores from '../plugins/stores.js'
 import { memory, memoryEngine } from '../plugins/stores/memory/store.js'
-import { checkAnswers } from './support/document.js'
 import { onDatabases } from './support/databases.js'
 import { onEveryEngine } from './support/engines.js'
 import { newFolder } from './support/folder.js'
 import { host } from './support/helper.js'
 import { start } from './support/process.js'
+import { serve } from './support/serve.js'
 import { runSql } from './support/sql.js'
 
 const Member = Type.Object({
@@ -40,25 +38,6 @@ const departments = { name: 'departments', schema: Type.Object({ id: Type.Intege
 /** The body of a 409. */
 const conflict = (path: string, message = 'is already used') =>
   ({ detail: `Conflict: ${path.slice(1) || 'it'} ${message}.`, errors: [{ in: path ? 'body' : 'request', path, message }] })
-
-/** An app with these collections. Its responses are validated against its document. */
-async function serve (t: Test, store: string, ...definitions: Definition[]) {
-  const lines: string[] = []
-  const app = host(t, { logger: { stream: { write: line => lines.push(line) } } })
-  await app.register(docs)
-  await app.register(stores, { store, databaseTimeout: 60_000 })
-  for (const definition of definitions) app.register(collection, { prefix: `/${definition.name}`, ...definition })
-  checkAnswers(t, app, JSON.stringify(definitions))
-  await app.ready()
-  return {
-    app,
-    lines,
-    async send (method: InjectOptions['method'], url: string, body?: object, headers?: Record<string, string>) {
-      const response = await app.inject({ method, url, body, headers })
-      return { status: response.statusCode, body: response.body && response.json(), headers: response.headers }
-    }
-  }
-}
 
 const statuses = (responses: { status: number }[], status: number) => responses.filter(response => response.status === status).length
 const times = <R>(count: number, make: (n: number) => R) => Array.from({ length: count }, (_, n) => make(n))

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import pg from 'pg'
 import { Type } from '@sinclair/typebox'
-import { test } from 'tap'
+import { test, type Test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import { checkDefinition } from '../../plugins/collection/definition.js'
 import { definitions } from '../../plugins/definitions.js'
@@ -17,7 +17,7 @@ import { item, onPostgres, things, unavailable } from '../support/databases.js'
 import { cert, key } from '../support/certificate.js'
 import { opened } from '../support/engines.js'
 import { build } from '../support/helper.js'
-import { startPostgres } from '../support/postgres.js'
+import { startPostgres, type Postgres } from '../support/postgres.js'
 import { start } from '../support/process.js'
 import { startProxy } from '../support/proxy.js'
 import { until } from '../support/until.js'
@@ -324,13 +324,7 @@ onPostgres('changes of one record at once are one transaction, and each has the 
 })
 
 onPostgres('changes whose time is over are dropped before they reach the database', async (t, server) => {
-  const url = server.database()
-  const engine = await openEngine(url, { timeout: 1000, poolSize: 10 })
-  t.teardown(engine.close)
-  const store = await opened<Item>(engine, { ...collection, seed: Array.from({ length: 320 }, (_, id) => item(id, 0)) })
-  await server.query(`
-    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(0.4); return null; end';
-    create trigger wait after update on things for each statement execute function wait()`, url)
+  const { url, store } = await slowStore(t, server, { timeout: 1000, records: 320, wait: 0.4, forEach: 'statement' })
   const outcomes = await Promise.allSettled(Array.from({ length: 320 }, (_, id) => store.change(id, () => item(id, 1))))
   const made = outcomes.filter(({ status }) => status === 'fulfilled').length
   for (const outcome of outcomes) if (outcome.status === 'rejected') t.match(outcome.reason, unavailable)
@@ -341,13 +335,7 @@ onPostgres('changes whose time is over are dropped before they reach the databas
 })
 
 onPostgres('changes that triggers make too slow are not made after their 503, and then fewer are made at once', async (t, server) => {
-  const url = server.database()
-  const engine = await openEngine(url, { timeout: 1500, poolSize: 10 })
-  t.teardown(engine.close)
-  const store = await opened<Item>(engine, { ...collection, seed: Array.from({ length: 64 }, (_, id) => item(id, 0)) })
-  await server.query(`
-    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(0.1); return null; end';
-    create trigger wait after update on things for each row execute function wait()`, url)
+  const { url, store } = await slowStore(t, server, { timeout: 1500, records: 64, wait: 0.1, forEach: 'row' })
   const changeAll = async () => (await Promise.allSettled(Array.from({ length: 64 }, (_, id) => store.change(id, () => item(id, 1))))).filter(({ status }) => status === 'fulfilled').length
   t.equal(await changeAll(), 0, 'one transaction of 6.4 seconds')
   await until(async () => (await server.query("select from pg_locks where relation = 'things'::regclass and mode = 'RowExclusiveLock'", url)).length === 0)
@@ -355,6 +343,18 @@ onPostgres('changes that triggers make too slow are not made after their 503, an
   t.equal((await server.query('select from things where price = 1', url)).length, isEnded ? 0 : 64)
   await until(async () => await changeAll() > 0)
 })
+
+/** A store whose updates wait for some seconds in a trigger. */
+async function slowStore (t: Test, server: Postgres, { timeout, records, wait, forEach }: { timeout: number, records: number, wait: number, forEach: 'row' | 'statement' }) {
+  const url = server.database()
+  const engine = await openEngine(url, { timeout, poolSize: 10 })
+  t.teardown(engine.close)
+  const store = await opened<Item>(engine, { ...collection, seed: Array.from({ length: records }, (_, id) => item(id, 0)) })
+  await server.query(`
+    create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(${wait}); return null; end';
+    create trigger wait after update on things for each ${forEach} execute function wait()`, url)
+  return { url, store }
+}
 
 onPostgres('a row that another program holds delays only its own changes, which are not made after their 503', async (t, server) => {
   const url = server.database()
