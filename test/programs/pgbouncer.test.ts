@@ -39,7 +39,7 @@ for (const mode of ['session', 'transaction']) {
       }
       t.ok(pages >= 4)
     }
-    const engine = await openEngine(bouncer.url('bounced_client'), databaseDefaults)
+    const engine = await openEngine(bouncer.url('bounced_client'), { ...databaseDefaults, timeout: 60_000 })
     t.teardown(engine.close)
     const store = await opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
     await Promise.all(Array.from({ length: 3000 }, (_, n) => store.append(item(n))))

@@ -52,6 +52,7 @@ async function startHaproxy (scope: Scope, instances: string[]) {
       timeout connect 5s
       timeout client 60s
       timeout server 60s
+      timeout check 60s
       retries 3
       option redispatch
       http-reuse always
