@@ -14,7 +14,7 @@ interface Options {
   rounds: number
   /** Pause of a client between two users, in milliseconds. */
   pause?: number
-  /** A folder with the release that the instances run before they are restarted. */
+  /** A folder with a build of the release that the instances run before they are restarted. */
   previous?: string
   /** `SHUTDOWN_DELAY` in milliseconds; by default it lasts until the proxies have noticed, however slow the machine is. */
   delay?: number
@@ -39,10 +39,9 @@ const script = `
  */
 export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, previous, delay = untilSignal }: Options) {
   const url = server.database()
-  const env = { DATABASE_URL: url, SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
+  const env = { DATABASE_URL: url, DATABASE_TIMEOUT: '60000', SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
   const ports = [await freePort(), await freePort(), await freePort()] as const
-  const instances = [await start(ports[0], previous)] // compiles the release for the others
-  instances.push(...await Promise.all(ports.slice(1).map(port => start(port, previous))))
+  const instances = await Promise.all(ports.map(port => start(port, previous)))
   const account = ledger(scope, [], { headers })
   const loads = await Promise.all(behind.map(load))
   for (let round = 0; round < rounds; round++) {
@@ -129,13 +128,14 @@ function addressOf (port: number) {
 /** The commit of the release before this one. */
 const previousCommit = '9c78554'
 
-/** The source of the release before this one, if the repository has its history. */
+/** A build of the release before this one, if the repository has its history. */
 export function previousRelease (scope: Scope) {
   const folder = newFolder(scope)
   try {
-    const archive = execFileSync('git', ['archive', previousCommit, 'src', 'plugins', 'schemas', 'package.json', 'tsconfig.json'], { stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 1 << 26 })
+    const archive = execFileSync('git', ['archive', previousCommit, 'src', 'plugins', 'schemas', 'package.json', 'tsconfig.json', 'tsconfig.build.json'], { stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 1 << 26 })
     execFileSync('tar', ['--extract', '--directory', folder], { input: archive })
     symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
+    execFileSync(process.execPath, ['node_modules/typescript-7/lib/tsc.js', '--project', 'tsconfig.build.json', '--noCheck', '--declaration', 'false'], { cwd: folder })
     return folder
   } catch {
     scope.comment('the repository does not have the release before this one')

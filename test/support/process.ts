@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import { resolve } from 'node:path'
 import type { Test } from 'tap'
 import { ensureBuilt } from './built.js'
 import { uncovered } from './environment.js'
@@ -14,7 +13,7 @@ export interface How {
   /** JavaScript that runs before the service. */
   script?: string
   built?: boolean
-  /** A folder with the source of another release. */
+  /** A folder with another build. */
   folder?: string
   /** The file to run instead of the server. */
   entry?: string
@@ -31,7 +30,7 @@ export interface How {
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
-  const entry = how.entry ? [how.entry] : how.folder ? [`--import=${resolve('test/support/typescript.js')}`, 'src/server.ts'] : how.built ? built : source
+  const entry = how.entry ? [how.entry] : how.built ? built : source
   const node = [process.execPath, '--disable-warning=DEP0205'] // Node 26 prefers hooks that Node 20 does not have
   const [command = '', ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [...how.runtime ? [how.runtime] : node, ...imports, ...how.flags ?? [], ...entry]
   const child = spawn(command, [...args, ...how.args ?? []], {
