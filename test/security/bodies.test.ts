@@ -50,7 +50,7 @@ test('whatever the schema and the body are, the time is linear, and the response
 })
 
 test('a process with a heap of 128 MB survives the largest bodies', async t => {
-  const service = start(t, { COLLECTIONS_FILE: fileOf(t, hostileCollections), LOG_LEVEL: 'info' }, { flags: ['--max-old-space-size=128'] })
+  const service = start(t, { COLLECTIONS_FILE: fileOf(t, hostileCollections), LOG_LEVEL: 'info' }, { built: true, flags: ['--max-old-space-size=128'] })
   const url = await service.url
   const values = Object.values(hostileValues).map(valueOf => valueOf(1_000_000))
   for (const [n, name] of Object.keys(hostileFields).entries()) {

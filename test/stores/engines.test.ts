@@ -102,8 +102,7 @@ test('on SQLite before 3.51.3, a second process on the same file is refused, and
   t.equal(second.errors(), `The SQLite file ${path} in DATABASE_URL is used by another process. Stop it, or use PostgreSQL for several instances.\n`)
   first.process.kill('SIGKILL')
   await first.exit
-  const third = start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true })
-  t.equal((await fetch(`${await third.url}/readyz`)).status, 200)
+  t.equal((await build(t, { DATABASE_URL: `sqlite:${path}` }).inject('/readyz')).statusCode, 200)
 })
 
 test('on SQLite 3.51.3 or newer, two processes use one file, and one of them can be stopped or killed', { skip: !canShareFiles && 'this Node.js has an older SQLite' }, async t => {
@@ -155,8 +154,8 @@ test('on SQLite, writes get 503 after the WAL or its index was removed; a restar
     t.equal(await post(3), 503)
     server.process.kill('SIGTERM')
     await server.exit
-    const restarted = await start(t, { DATABASE_URL: `sqlite:${path}` }, { built: true }).url
-    t.same((await (await fetch(`${restarted}/api/items`)).json() as Item[]).map(({ id }) => id), isRestored ? [1] : [1, 2])
+    const restarted = build(t, { DATABASE_URL: `sqlite:${path}` })
+    t.same((await restarted.inject('/api/items')).json().map(({ id }: Item) => id), isRestored ? [1] : [1, 2])
   }
 })
 

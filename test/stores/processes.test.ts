@@ -12,9 +12,7 @@ onDatabases('after kills, all requests are retried with their keys and each reco
   const asked = new Map<number, string>()
   let next = 2
   let created = 0
-  const post = (api: string, id: number) => fetch(api, {
-    method: 'POST', headers: { ...json, 'idempotency-key': String(asked.get(id)) }, body: JSON.stringify({ id, name: `number ${id}` })
-  })
+  const request = (id: number) => ({ headers: { ...json, 'idempotency-key': String(asked.get(id)) }, body: JSON.stringify({ id, name: `number ${id}` }) })
 
   for (let round = 1; round <= 2; round++) {
     const server = start(t, { DATABASE_URL: url }, { built: true })
@@ -23,7 +21,7 @@ onDatabases('after kills, all requests are retried with their keys and each reco
       while (!server.process.killed) {
         const id = next++
         asked.set(id, `key-${id}`)
-        const { status } = await post(api, id).catch(() => ({ status: 0 }))
+        const { status } = await fetch(api, { method: 'POST', ...request(id) }).catch(() => ({ status: 0 }))
         if (status === 201) created++
         else await sleep(20)
       }
@@ -36,13 +34,12 @@ onDatabases('after kills, all requests are retried with their keys and each reco
     await Promise.all([...clients, server.exit])
   }
 
-  const server = start(t, { DATABASE_URL: url }, { built: true })
-  const api = `${await server.url}/api/users`
-  const found = ((await (await fetch(api)).json()) as { id: number }[]).length - 1
-  for (const id of asked.keys()) equal((await post(api, id)).status, 201)
-  const users = (await (await fetch(api)).json()) as { id: number }[]
+  const app = build(t, { DATABASE_URL: url })
+  const idsOf = async () => (await app.inject('/api/users')).json().map(({ id }: { id: number }) => id)
+  const found = (await idsOf()).length - 1
+  for (const id of asked.keys()) equal((await app.inject({ method: 'POST', url: '/api/users', ...request(id) })).statusCode, 201)
   t.ok(found >= 40, `${found} of ${asked.size} were there before they were sent again`)
-  t.same(users.map(({ id }) => id).sort((a, b) => a - b), [1, ...asked.keys()])
+  t.same((await idsOf()).sort((a: number, b: number) => a - b), [1, ...asked.keys()])
 })
 
 onPostgres('four instances that start at the same time create the tables once, and what one acknowledges, the others return at once', async (t, server) => {
