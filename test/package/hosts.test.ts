@@ -339,6 +339,6 @@ async function compile (typescript: string, resolution: 'bundler' | 'node16' | '
     },
     files
   }))
-  const { stdout, stderr } = await run(process.execPath, [resolve(typescript, 'lib/tsc.js')], { env, cwd: from }).catch(error => error)
+  const { stdout, stderr } = await run(process.execPath, [resolve(typescript, 'lib/tsc.js'), ...typescript.endsWith('-7') ? ['--singleThreaded'] : []], { env, cwd: from }).catch(error => error)
   return stdout + stderr
 }
