@@ -1,0 +1,2 @@
+import '../stores/lists.test.js'
+import '../stress/load.test.js'

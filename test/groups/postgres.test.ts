@@ -1,0 +1,2 @@
+import '../stores/migrations.test.js'
+import '../stores/postgres.test.js'
