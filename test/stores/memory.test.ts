@@ -29,7 +29,7 @@ async function memoryUsed () {
 
 test('a memory store releases the memory of deleted records', async t => {
   for (const [records, nameOf] of [
-    [50_000, (id: number) => `number ${id}`],
+    [200_000, (id: number) => `number ${id}`],
     [2000, (id: number) => id % 2 ? 'x'.repeat(70_000) : 'small']
   ] as const) {
     const kept = (id: number) => id % (records / 250) === 0
