@@ -231,6 +231,30 @@ async function checkQueries (t: Test, store: Store<Loan>) {
   t.ok(found > 100, `${found} queries find records`)
 }
 
+test('the document has each parameter with its type, values, format and description', async t => {
+  const app = host(t)
+  await app.register(docs)
+  const properties = { id: { type: 'integer' }, due: { type: 'string', format: 'date' }, status: { type: 'string', enum: ['open', 'late'] } }
+  app.register(collection, { prefix: '/loans', name: 'loans', schema: { type: 'object', required: ['id', 'status'], properties }, filters: ['due', 'status'] })
+  const { parameters, description, responses } = (await app.inject('/openapi.json')).json().paths['/loans'].get
+  const values = { type: 'array', maxItems: 100 }
+  const due = { type: 'string', format: 'date' }
+  const named = Object.fromEntries(parameters.map(({ name, ...parameter }: { name: string }) => [name, parameter]))
+  t.match(named, {
+    due: { schema: { ...values, items: due }, description: 'due is this value, or one of several' },
+    'due.gt': { schema: due, description: 'due is greater than this value' },
+    'due.lte': { schema: due, description: 'due is at most this value' },
+    'due.prefix': { schema: { type: 'string' }, description: 'due is a text that begins with this one' },
+    'due.exists': { schema: { type: 'boolean' }, description: 'Whether the record has due' },
+    status: { schema: { ...values, items: { enum: ['open', 'late'] } } },
+    sort: { schema: { enum: ['due', '-due', 'status', '-status'] } },
+    total: { schema: { type: 'boolean' } }
+  })
+  t.notOk(named['due.prefix'].schema.format)
+  t.match(description, /^The loans are in order of creation, or in that of `sort`\./)
+  t.match(responses[200], { description: 'The loans that match, or one page', headers: { 'X-Total-Count': { schema: { type: 'integer' } } } })
+})
+
 test('filters that cannot work are one message at startup', async t => {
   for (const [fields, message] of [
     [['title', 'nothing'], 'filters/1 must be a field of the schema, and nothing is not.'],

@@ -75,11 +75,13 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const schemas: Record<Operation, FastifySchema> = {
     list: {
       summary: `List all ${many}`,
-      description: `The ${many} are in order of creation. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
+      description: `The ${many} are in order of creation${definition.filters.length > 0 ? ', or in that of `sort`' : ''}. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
       querystring: listQueryOf(definition.schema, definition.queried, definition.filters),
       headers: ReadingHeaders,
       response: {
-        200: listOf(schema, `All ${many}, or one page, in order of creation`, definition.queried.length > 0 ? totalHeader : {}),
+        200: definition.queried.length > 0
+          ? listOf(schema, `The ${many} that match, or one page`, totalHeader)
+          : listOf(schema, `All ${many}, or one page, in order of creation`),
         304: notModified,
         ...errorResponses(412)
       }

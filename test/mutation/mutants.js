@@ -113,7 +113,7 @@ export const mutants = [
     ['isRequired || Buffer.byteLength(body) >= threshold', 'isRequired'],
     ['(isRequired || Buffer.byteLength(body) >= threshold)', 'Buffer.byteLength(body) >= threshold'],
     [" || reply.hasHeader('content-encoding')", ''],
-    ['if (compressed || (', 'if (('],
+    ['if (compressed || bodies', 'if (bodies'],
     ["vary === undefined ? 'accept-encoding' : `${vary}, accept-encoding`", "'accept-encoding'"],
     ['streams--', '']
   ]),

@@ -410,7 +410,7 @@ onPostgres('a change that waits for a table is not made after its 503', async (t
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...collection, seed: [item(1)] })
   await store.change(1, () => item(1, 2))
-  left = 300
+  left = 1000
   const holder = new pg.Client(url)
   await holder.connect()
   await holder.query('begin; lock table things in exclusive mode') // it can be read
