@@ -39,22 +39,21 @@ function textOf (file: string) {
 /** Reads a file again when it changes. Its invalid lines are logged. */
 export function watchTokens (app: FastifyInstance, file: string, accept: (entries: Entry[]) => string[]) {
   const interval = 1000
-  let unfinished: string | undefined
   let later: NodeJS.Timeout | undefined
-  watchFile(file, { interval, persistent: false }, readAgain)
+  const onChange = () => readAgain()
+  watchFile(file, { interval, persistent: false }, onChange)
   app.addHook('onClose', async function stopWatching () {
     clearTimeout(later)
-    unwatchFile(file, readAgain)
+    unwatchFile(file, onChange)
   })
 
-  function readAgain () {
+  function readAgain (previous?: string) {
     clearTimeout(later)
     try {
       const text = textOf(file)
       // If a line is half written, it is another token, or one with more scopes. Without a line break at its end, the file must stay as it is.
-      if (!text.endsWith('\n') && text !== unfinished) {
-        unfinished = text
-        later = setTimeout(readAgain, interval).unref()
+      if (!text.endsWith('\n') && text !== previous) {
+        later = setTimeout(readAgain, interval, text).unref()
         return
       }
       const problems = accept(readEntries(file, text))

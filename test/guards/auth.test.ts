@@ -102,14 +102,24 @@ test('while AUTH_TOKENS_FILE is truncated, written, removed and replaced, half o
 
   const token = 'second-of-two'
   const parts = Array.from(token, (_, n) => token.slice(0, n)).slice(1)
-  truncateSync(file)
-  for (const character of `${token} items:read`) {
-    appendFileSync(file, character)
-    await sleep(100)
-    const statuses = await Promise.all([...parts.map(part => send(part)), send(token, 'POST')])
-    if (statuses.some(status => status !== 401)) t.fail(`${statuses} after ${character}`)
+  const statuses = { first: new Set<number>(), parts: new Set<number>() }
+  let longest = Infinity
+  while (longest >= 1000) { // a file that stays the same for a second is complete
+    writeFileSync(file, 'first items:read\n')
+    await until(async () => await send('first') === 200)
+    for (const set of Object.values(statuses)) set.clear()
+    longest = 0
+    truncateSync(file)
+    for (const character of `${token} items:read`) {
+      const began = Date.now()
+      appendFileSync(file, character)
+      await sleep(100)
+      for (const status of await Promise.all([...parts.map(part => send(part)), send(token, 'POST')])) statuses.parts.add(status)
+      statuses.first.add(await send('first'))
+      longest = Math.max(longest, Date.now() - began)
+    }
   }
-  t.equal(await send('first'), 200, 'the previous tokens are valid until the file is complete')
+  t.same(statuses, { first: new Set([200]), parts: new Set([401]) }, 'the previous tokens are valid until the file is complete')
   await until(async () => await send(token) === 200)
   t.same([await send(token, 'POST'), await send('first')], [403, 401])
 
