@@ -55,7 +55,7 @@ export function match (source: string, text: string, most: number) {
   try {
     return { isMatch: [...characters, ''].some((_, start) => some(alternatives, start, () => true)), tries }
   } catch (error) {
-    if (error !== tooMany) throw error
+    if (error !== tooMany && !(error instanceof RangeError)) throw error // or the stack is full
     return { tries }
   }
 

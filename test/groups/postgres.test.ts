@@ -1,2 +1,0 @@
-import '../stores/migrations.test.js'
-import '../stores/postgres.test.js'
