@@ -55,6 +55,13 @@ const some: Loan[] = [
 ]
 
 onEveryEngine((t, address, engine) => {
+  t.test('every number can be one of several values', async t => {
+    const prices = [2 ** 53 + 2, 2120075579815155700, -451995605441620740, 1.7e308, -2.5333594405091196e-105, 0.1]
+    const app = await serve(t, address(), prices.map((price, n) => ({ id: n + 1, member: 1, price, status: 'open' })))
+    const found = await app.inject(`/loans?${prices.map(price => `price=${encodeURIComponent(price)}`).join('&')}`)
+    t.same(found.json().map(({ price }: Loan) => price), prices)
+  })
+
   t.test('parameters select and order the records of a list', async t => {
     const app = await serve(t, address(), some)
     for (const [query, ids] of [

@@ -12,8 +12,6 @@ export const dialect: Dialect = {
   },
   random: below => `floor(random() * ${below})`,
   parameter: (n, columnType) => `$${n}::${columnType}`,
-  isOneOf: (column, parameter) => `${column} = any(${parameter})`,
-  listOf: values => values,
   isPresent: column => `${column} is not null`,
   byCodePoint: column => `${column} collate "C"`,
   hasKeysInTable: false, // the other table may be created later

@@ -109,9 +109,6 @@ export interface Dialect {
   random (below: number): string
   /** The parameter with this number. */
   parameter (n: number, columnType: string): string
-  /** A condition that a column has one of the values in a parameter, and these values. */
-  isOneOf (column: string, parameter: string): string
-  listOf (values: unknown[]): unknown
   /** A condition that a column is not null, for which an index can be used. */
   isPresent (column: string, type: FieldType): string
   /** A text that is compared by code point. */

@@ -98,7 +98,7 @@ export function listStatements ({ table, fields, indexed }: Table, dialect: Dial
 }
 
 /** Returns a function that writes the conditions and the order of a part. */
-function partWriter (columns: Column[], { parameter, isOneOf, listOf, isPresent, byCodePoint, withoutIndex }: Dialect) {
+function partWriter (columns: Column[], { parameter, isPresent, byCodePoint, withoutIndex }: Dialect) {
   const positions: Column = { name: '', type: 'integer', column: 'position', columnType: 'bigint' }
 
   return function write (part: Part) {
@@ -121,12 +121,11 @@ function partWriter (columns: Column[], { parameter, isOneOf, listOf, isPresent,
     }
 
     function clause ({ operator, value }: Condition, given: ReturnType<typeof used>) {
-      const { column, bare, type, columnType } = given
+      const { column, bare, type } = given
       switch (operator) {
         case 'in': {
-          const [one, ...others] = value as Value[]
-          if (others.length === 0) return `${column} = ${add(one, given)}`
-          return isOneOf(column, parameter(values.push(listOf((value as Value[]).map(value => toColumn(value, type)))), `${columnType}[]`))
+          const [one, ...others] = (value as Value[]).map(value => add(value, given))
+          return others.length === 0 ? `${column} = ${one}` : `${column} in (${[one, ...others]})`
         }
         case 'exists': return value ? isPresent(bare, type) : `${bare} is null`
         case 'prefix': {

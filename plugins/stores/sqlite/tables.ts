@@ -15,8 +15,6 @@ export const dialect: Dialect = {
   },
   random: below => `abs(random() % ${below})`,
   parameter: n => `?${n}`,
-  isOneOf: (column, parameter) => `${column} in (select value from json_each(${parameter}))`,
-  listOf: JSON.stringify,
   isPresent: (column, type) => `${column} >= ${type === 'string' ? "''" : '-9e999'}`, // SQLite uses no index for `is not null`
   byCodePoint: column => column,
   hasKeysInTable: true,
