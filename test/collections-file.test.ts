@@ -42,6 +42,11 @@ function withFields (properties: object, more: object = {}) {
   return { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, ...properties }, ...more } }
 }
 
+/** A definition with this many fields, and its id. */
+function withMany (length: number) {
+  return withFields(Object.fromEntries(Array.from({ length }, (_, n) => [`f${n}`, { type: 'integer' }])))
+}
+
 /** Schemas of which each refers twice to the next one. */
 function doubling (length: number) {
   return Object.fromEntries(Array.from({ length }, (_, n) => [`d${n}`, { allOf: [1, 2].map(() => n === length - 1 ? { type: 'array' } : { $ref: `#/$defs/d${n + 1}` }) }]))
@@ -184,8 +189,9 @@ test('an invalid file is one message with all problems', async t => {
     [{ a: withFields({}, { $defs: { b: { $ref: '#/$defs/c' }, c: { anyOf: [{ $ref: '#/$defs/b' }] } } }) }, '/a/schema/$defs/b must not refer to itself for the same value', '/a/schema/$defs/c must not refer to itself for the same value'],
     [{ a: withFields({}, { $defs: { tree: { anyOf: [{ items: { $ref: '#/$defs/tree' } }, { items: { $ref: '#/$defs/tree' } }] } } }) }, '/a/schema/$defs/tree must not refer to #/$defs/tree in several alternatives, because this takes exponential time'],
     [{ a: withFields({}, { $defs: { 'a"b': { anyOf: [{ items: { $ref: '#/$defs/a"b' } }, { items: { $ref: '#/$defs/a"b' } }] } } }) }, '/a/schema/$defs/a"b must not refer to #/$defs/a"b in several alternatives, because this takes exponential time'],
-    [{ a: withFields({ b: { $ref: '#/$defs/d0' } }, { $defs: doubling(22) }), c: withFields({ d: { enum: Array.from({ length: 200 }, (_, n) => [n]) } }) },
-      '/a/schema must not apply more than 100 schemas to the same value, but applies up to 12582910', '/c/schema must not apply more than 100 schemas to the same value, but applies up to 201'],
+    [{ a: withFields({ b: { $ref: '#/$defs/d0' } }, { $defs: doubling(22) }), c: withFields({ d: { enum: Array.from({ length: 200 }, (_, n) => [n]) } }), e: withFields({ f: { items: withMany(100).schema }, g: withMany(99).schema }), h: withMany(200) },
+      '/a/schema must not apply more than 100 schemas to the same value, but applies up to 12582910', '/c/schema must not apply more than 100 schemas to the same value, but applies up to 201',
+      '/e/schema/properties/f/items/properties must not have more than 100 fields, because it is nested'],
     [{ a: withFields({ b: { pattern: '(a+)+$' }, c: { type: 'object', patternProperties: { 'a*b': {} } } }) },
       ...['b/pattern', 'c/patternProperties/a*b'].map(path => `/a/schema/properties/${path} ${slow}`)],
     [{ a: { schema, seed: [{ id: 1, quantity: 0, email: 'a@b.c' }, ada] } }, '/a/seed/0/quantity must be at least 1'],

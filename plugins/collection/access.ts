@@ -1,16 +1,18 @@
 import { pipeline, Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
-import { addDefaults, fieldRemover, hasKeyword, removeFields } from '../schema/access.js'
+import { defaultAdder, fieldRemover, fieldRemoverStream, hasKeyword } from '../schema/access.js'
 import { maxRecords, type CheckedDefinition } from './definition.js'
 
 /** Returns a hook that ignores the readOnly fields of a body, and adds defaults to a whole record. Most collections need none. */
 export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
   const hasReadOnly = hasKeyword(schema, 'readOnly')
   if (!hasReadOnly && !hasKeyword(schema, 'default')) return
+  const removeFields = fieldRemover(schema, 'readOnly')
+  const addDefaults = defaultAdder(newSchema)
   return function prepareBody ({ method, body }: FastifyRequest, _reply: FastifyReply, done: () => void) {
     for (const record of Array.isArray(body) ? body.slice(0, maxRecords) : [body]) {
-      if (hasReadOnly) removeFields(schema, 'readOnly', record)
-      if (method !== 'PATCH') addDefaults(newSchema, record)
+      if (hasReadOnly) removeFields(record)
+      if (method !== 'PATCH') addDefaults(record)
     }
     done()
   }
@@ -19,14 +21,15 @@ export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
 /** Returns a handler whose responses have no writeOnly fields. The ETags are those of the whole records. */
 export function hidingHandler (handler: RouteHandlerMethod, { schema }: CheckedDefinition): RouteHandlerMethod {
   if (!hasKeyword(schema, 'writeOnly')) return handler
+  const removeFields = fieldRemover(schema, 'writeOnly')
   return async function hideFields (request, reply) {
     const body = await handler.call(this, request, reply)
     if (typeof body === 'string' || Buffer.isBuffer(body)) {
       const value = JSON.parse(String(body))
-      for (const record of [value].flat()) removeFields(schema, 'writeOnly', record)
+      for (const record of [value].flat()) removeFields(record)
       return JSON.stringify(value)
     }
     // The list of a HEAD request is closed already.
-    return body instanceof Readable && request.method !== 'HEAD' ? pipeline(body, fieldRemover(schema, 'writeOnly'), () => {}) : body
+    return body instanceof Readable && request.method !== 'HEAD' ? pipeline(body, fieldRemoverStream(schema, 'writeOnly'), () => {}) : body
   }
 }

@@ -86,7 +86,7 @@ function problemsOfKeywords (schema: TSchema) {
   })
 }
 
-/** A body of 1 MB can have 500,000 values. */
+/** A body of 1 MB can have 500,000 values. For each of them, Ajv tries all schemas and looks for all fields. */
 const maxWidth = 100
 
 function isSchema (value: unknown): value is TSchema {
@@ -115,6 +115,8 @@ function problemsOfRecursion (schema: TSchema): Problems {
   const width = widthOf(schema)
   return [
     ...width > maxWidth ? [{ path: '/schema', message: `must not apply more than ${maxWidth} schemas to the same value, but applies up to ${width}` }] : [],
+    ...schemasIn(schema, '/schema').filter(({ schema: { properties }, path }) => path !== '/schema' && Object.keys({ ...properties }).length > maxWidth)
+      .map(({ path }) => ({ path: `${path}/properties`, message: `must not have more than ${maxWidth} fields, because it is nested` })),
     ...recursive.flatMap(([ref, target]) => schemasIn(target, `/schema${ref.slice(1)}`).filter(({ schema }) => isExponential(schema, ref))
       .map(({ path }) => ({ path, message: `must not refer to ${ref} in several alternatives, because this takes exponential time` }))),
     ...[...missing].map(name => ({ path: '/schema/properties', message: `must contain ${name}, which another part of the schema uses` }))

@@ -4,7 +4,7 @@ import { cannotCreateMany } from '../host-stores.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import { addDefaults, hasKeyword, knownFieldsOf, nestedFieldsRemover, visitFields } from '../schema/access.js'
+import { defaultAdder, fieldVisitor, hasKeyword, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
 import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
@@ -24,6 +24,14 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
+  const addDefaults = defaultAdder(schema)
+  const keepReadOnly = fieldVisitor(schema, property => Object(property).readOnly === true, ({ object, name, other }) => {
+    if (object[name] === undefined && other[name] !== undefined) object[name] = other[name]
+  })
+  const { $defs, definitions } = schema
+  const keepNull = fieldVisitor(schema, (_property, isRequired) => isRequired, ({ object, name, property, other }) => {
+    if (other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
+  })
   const hasReadOnly = hasKeyword(schema, 'readOnly')
   const hasDefaults = hasKeyword(schema, 'default')
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
@@ -57,13 +65,13 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     replace (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
         const record = withIdOfPath(knownFields({ id, ...body }), id)
-        return hasReadOnly ? current => checked(withReadOnly(structuredClone(record), JSON.parse(current)), id) : () => record
+        return hasReadOnly ? current => checked(addDefaults(keepReadOnly(structuredClone(record), JSON.parse(current))), id) : () => record
       })
     },
 
-    /** The body is a JSON Merge Patch (RFC 7396). */
+    /** The body is a JSON Merge Patch (RFC 7396). Its null removes a field, unless the field is required and can be null. */
     update (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (patch, id) => current => checked(patched(JSON.parse(current), patch), id))
+      return changeFirst(request, reply, (patch, id) => current => checked(keepNull(merge(JSON.parse(current), patch), patch), id))
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
@@ -97,7 +105,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
     /** A hook, a default or the store of a host sets them. */
     function problemsOfReadOnly (record: unknown) {
-      addDefaults(schema, record)
+      addDefaults(record)
       return store.schema && problemsIn({ id: 1, ...Object(record) })
     }
   }
@@ -122,24 +130,6 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     })
     if (!json) throw httpError(404)
     return json
-  }
-
-  /** Adds the stored values of readOnly fields, and their defaults. */
-  function withReadOnly (record: HasId, stored: HasId) {
-    visitFields(schema, record, ({ object, name, property, other }) => {
-      if (property.readOnly && object[name] === undefined && other[name] !== undefined) object[name] = other[name]
-    }, stored)
-    return addDefaults(schema, record)
-  }
-
-  /** Merges a patch. Its null removes a field, unless the field is required and can be null. */
-  function patched (record: HasId, patch: object) {
-    const { $defs, definitions } = schema
-    const merged = merge(record, patch)
-    visitFields(schema, merged, ({ object, name, property, isRequired, other }) => {
-      if (isRequired && other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
-    }, patch)
-    return merged
   }
 
   function checked (record: unknown, id: number) {

@@ -11,35 +11,56 @@ interface Field {
   object: Fields
   name: string
   property: TSchema
-  isRequired: boolean
-  /** Whether the schema does not allow the field. */
-  isForbidden: boolean
   other: Fields
 }
 
-/** Calls a function for each field of a schema in a value, for outer fields first. Some callers do not follow all keywords with schemas for the same value. */
-export function visitFields (schema: TSchema, value: unknown, visit: (field: Field) => void, otherValue?: unknown, followed = ['allOf', 'anyOf', 'oneOf', 'then', 'else']) {
-  const targets = targetsIn(schema)
-  walk(schema, value, otherValue)
+/** The keywords with schemas for the same value. */
+const inPlace = ['allOf', 'anyOf', 'oneOf', 'then', 'else']
 
-  function walk (schema: TSchema | undefined, value: unknown, otherValue: unknown) {
-    if (typeof value !== 'object' || value === null || !schema) return
-    const { $ref, properties = {}, required = [], items, prefixItems = [], additionalProperties, patternProperties } = schema
-    for (const part of [targets.get($ref), ...followed.flatMap(keyword => schema[keyword])]) walk(part, value, otherValue)
-    if (Array.isArray(value)) return value.forEach((entry, n) => walk(prefixItems[n] ?? items, entry, undefined))
+/**
+ * Returns a function that visits some fields of a schema in a value, outer fields first. It follows the fields that the value
+ * has, because a body can have many small objects.
+ */
+export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | false, isRequired: boolean) => boolean, visit: (field: Field) => void, followed = inPlace) {
+  const targets = targetsIn(schema)
+  const known = new Map<TSchema, ReturnType<typeof planOf>>()
+  return <T>(value: T, other?: unknown) => {
+    walk(schema, value, other)
+    return value
+  }
+
+  function walk (schema: TSchema | boolean | undefined, value: unknown, otherValue: unknown) {
+    if (typeof value !== 'object' || value === null || typeof schema !== 'object') return
+    const { parts, fields, partsOf } = known.get(schema) ?? planOf(schema)
+    for (const part of parts) walk(part, value, otherValue)
+    if (Array.isArray(value)) return value.forEach((entry, n) => walk(schema.prefixItems?.[n] ?? schema.items, entry, undefined))
     const object = value as Fields
     const other: Fields = Object(otherValue)
-    for (const [name, property] of Object.entries<TSchema>(properties)) {
-      visit({ object, name, property: { ...targets.get(property.$ref), ...property }, isRequired: required.includes(name), isForbidden: !property, other })
-      walk(property, object[name], other[name])
-    }
-    for (const [name, entry] of Object.entries(object).filter(([name]) => !Object.hasOwn(properties, name))) {
-      const matching = Object.entries<TSchema>({ ...patternProperties }).filter(([pattern]) => new RegExp(pattern, 'u').test(name)).map(([, part]) => part)
-      for (const part of matching.length > 0 ? matching : [additionalProperties]) {
-        if (part === false) visit({ object, name, property: part, isRequired: false, isForbidden: true, other })
-        walk(part, entry, other[name])
+    for (const [name, property] of fields) visit({ object, name, property, other })
+    for (const name of Object.keys(object)) {
+      for (const part of partsOf(name)) {
+        if (part === false && isVisited(part, false)) visit({ object, name, property: {} as TSchema, other })
+        walk(part, object[name], other[name])
       }
     }
+  }
+
+  /** What is the same for all values of a schema. */
+  function planOf (schema: TSchema) {
+    const { $ref, properties = {}, required = [], additionalProperties, patternProperties } = schema
+    const patterns = Object.entries<TSchema | boolean>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part }))
+    const plan = {
+      parts: [targets.get($ref), ...followed.flatMap(keyword => schema[keyword])].filter(Boolean),
+      fields: Object.entries<TSchema>(properties).map(([name, property]): [string, TSchema] => [name, property && { ...targets.get(property.$ref), ...property }])
+        .filter(([name, property]) => isVisited(property, required.includes(name))),
+      partsOf (name: string): (TSchema | boolean | undefined)[] {
+        if (Object.hasOwn(properties, name)) return [properties[name]]
+        const matching = patterns.filter(({ pattern }) => pattern.test(name)).map(({ part }) => part)
+        return matching.length > 0 ? matching : [additionalProperties]
+      }
+    }
+    known.set(schema, plan)
+    return plan
   }
 }
 
@@ -48,18 +69,16 @@ export function hasKeyword (schema: TSchema, keyword: Access | 'default') {
   return JSON.stringify(schema).includes(keyword === 'default' ? '"default":' : `"${keyword}":true`)
 }
 
-/** Removes the fields that have a keyword from a value. */
-export function removeFields<T> (schema: TSchema, keyword: Access, value: T) {
-  visitFields(schema, value, ({ object, name, property }) => { if (property[keyword] === true) delete object[name] })
-  return value
+/** Returns a function that removes the fields that have a keyword from a value. */
+export function fieldRemover (schema: TSchema, keyword: Access) {
+  return fieldVisitor(schema, property => Object(property)[keyword] === true, ({ object, name }) => { delete object[name] })
 }
 
-/** Adds the defaults of the fields that a value does not have. */
-export function addDefaults<T> (schema: TSchema, value: T) {
-  visitFields(schema, value, ({ object, name, property }) => {
-    if (property.default !== undefined && object[name] === undefined) object[name] = structuredClone(property.default)
-  }, undefined, ['allOf'])
-  return value
+/** Returns a function that adds the defaults of the fields that a value does not have. */
+export function defaultAdder (schema: TSchema) {
+  return fieldVisitor(schema, property => Object(property).default !== undefined, ({ object, name, property }) => {
+    if (object[name] === undefined) object[name] = structuredClone(property.default)
+  }, ['allOf'])
 }
 
 /** Returns a function that returns a record with only the fields in `properties`. */
@@ -75,20 +94,20 @@ export function knownFieldsOf ({ properties }: TObject) {
  */
 export function nestedFieldsRemover (record: TObject) {
   const isStrict = schemasIn(record).some(({ schema, path }) => path !== '' && schema.additionalProperties === false)
-  const open = { ...record, additionalProperties: true }
-  return (value: unknown) => { if (isStrict) visitFields(open, value, ({ object, name, isForbidden }) => { if (isForbidden) delete object[name] }, undefined, []) }
+  return isStrict ? fieldVisitor({ ...record, additionalProperties: true }, property => property === false, ({ object, name }) => { delete object[name] }, []) : () => {}
 }
 
 /** A schema without the fields that have a keyword; the same one if no field has it. */
 export function withoutFields (schema: TObject, keyword: Access) {
   if (!hasKeyword(schema, keyword)) return schema
   const targets = targetsIn(schema)
+  const removeFields = fieldRemover(schema, keyword)
   const { examples, ...rest } = schema
   const changed = mapSchema(rest, part => {
     const kept = Object.entries<TSchema>({ ...part.properties }).filter(([, property]) => ({ ...targets.get(property.$ref), ...property })[keyword] !== true)
     return part.properties ? withFields(part, Object.fromEntries(kept)) : part
   }) as TObject
-  return { ...changed, ...examples && { examples: structuredClone(examples).map((example: unknown) => removeFields(schema, keyword, example)) } }
+  return { ...changed, ...examples && { examples: structuredClone(examples).map((example: unknown) => removeFields(example)) } }
 }
 
 /** A schema with these fields instead of its own. (In OpenAPI 3.0, `required` must not be empty.) */
@@ -99,7 +118,8 @@ export function withFields (schema: TSchema, properties: Record<string, TSchema>
 }
 
 /** Returns a stream that removes the fields with a keyword from the records in a JSON array. It holds one record at a time. */
-export function fieldRemover (schema: TSchema, keyword: Access) {
+export function fieldRemoverStream (schema: TSchema, keyword: Access) {
+  const removeFields = fieldRemover(schema, keyword)
   const decoder = new TextDecoder()
   let record = ''
   let depth = 0
@@ -120,7 +140,7 @@ export function fieldRemover (schema: TSchema, keyword: Access) {
         } else if (character === '{' || character === '[') {
           if (++depth === 2) [start, output] = [n, output + text.slice(start, n)]
         } else if ((character === '}' || character === ']') && --depth === 1) {
-          output += JSON.stringify(removeFields(schema, keyword, JSON.parse(record + text.slice(start, n + 1))))
+          output += JSON.stringify(removeFields(JSON.parse(record + text.slice(start, n + 1))))
           record = ''
           start = n + 1
         }

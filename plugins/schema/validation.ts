@@ -88,13 +88,16 @@ export function checkerOf ({ $id, ...schema }: TSchema) {
 /** Returns the problems of some values. Those of all values are collected if all together are small, otherwise the first one of each. */
 export function problemsOfEach (values: readonly unknown[], problemsIn: Checker) {
   let known: boolean | undefined
+  let areValid = true
   const areSmall = () => (known ??= isSmall(values))
   const problems = firstOf(eachProblem())
-  return problems.length > 0 ? problems : undefined
+  return areValid ? undefined : problems
 
   function * eachProblem () {
     for (const [n, value] of values.entries()) {
-      for (const { path, message, field } of problemsIn(value, areSmall) ?? []) yield { path: pointer(n) + path, message, field }
+      const found = problemsIn(value, areSmall)
+      areValid &&= found === undefined
+      for (const { path, message, field } of found ?? []) yield { path: pointer(n) + path, message, field }
     }
   }
 }

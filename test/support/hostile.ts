@@ -30,7 +30,8 @@ export const hostileFields: Record<string, object> = {
   inherited: { type: 'array', items: { type: 'object', properties: { constructor: { type: 'integer' }, toString: { type: 'string' } } } },
   conditions: { type: 'array', items: { if: { type: 'object', required: ['kind'] }, then: { required: ['a'] }, else: { type: 'integer' } } },
   distinct: { type: 'array', uniqueItems: true },
-  free: {}
+  free: {},
+  strict: { type: 'array', items: { type: 'object', additionalProperties: false, properties: Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`field${n}`, { type: 'integer', readOnly: n === 1 }])) } }
 }
 
 /** Definitions of collections with a field `value`. */
