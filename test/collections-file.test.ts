@@ -227,7 +227,7 @@ test('recursive schemas with one reference per alternative are valid', async t =
   const tree = { type: 'object', properties: { left: { $ref: '#/$defs/tree' }, right: { anyOf: [{ $ref: '#/$defs/tree' }, { type: 'null' }] }, rest: { type: 'array', items: { $ref: '#/$defs/tree' } } } }
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { trees: withFields({ tree: { $ref: '#/$defs/tree' } }, { $defs: { tree } }) }) })
   let payload: object = {}
-  for (let n = 0; n < 100; n++) payload = { left: payload, right: n % 2 ? null : {}, rest: [{}] }
+  for (let n = 0; n < 90; n++) payload = { left: payload, right: n % 2 ? null : {}, rest: [{}] }
   t.same((await app.inject({ method: 'POST', url: '/api/trees', payload: { tree: payload } })).json(), { id: 1, tree: payload })
   t.same((await app.inject({ method: 'POST', url: '/api/trees', payload: { tree: { left: { right: 1 } } } })).json(), invalidBody('body', ['/tree/left/right', 'must match one of the allowed schemas']))
 })

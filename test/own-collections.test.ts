@@ -77,6 +77,20 @@ test('a union in a union has a problem', async t => {
   }
 })
 
+test('an object can have many fields, and its id need not be the first one', async t => {
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`f${n}`, Type.Optional(Type.Integer())]))
+  const Part = Type.Object({ sizes: Type.Array(Type.Unsafe({ type: 'object', allOf: [Type.Object(many)], unevaluatedProperties: false })), ...many, id: Type.Integer() })
+  const { send } = await serve(t, undefined, defineCollection({ name: 'parts', schema: Part }))
+  const created = await send('POST', '/parts', { f29: 1, sizes: [{ f0: 1 }, { f29: 1 }, {}] })
+  t.same([created.body, created.headers.location], [{ id: 1, f29: 1, sizes: [{ f0: 1 }, { f29: 1 }, {}] }, './parts/1'])
+  for (const [body, path, message] of [
+    [{ sizes: [], f29: 'x' }, '/f29', 'must be an integer'],
+    [{ sizes: [{ f0: 1 }, { f0: 1, f28: 'x', f29: 1 }] }, '/sizes/1/f28', 'must be an integer'],
+    [{ sizes: [{ f30: 1 }] }, '/sizes/0/f30', 'is not a known field'],
+    [{ sizes: [...Array(5000).fill({}), { f7: 'x' }] }, '/sizes/5000/f7', 'must be an integer']
+  ] as const) t.same((await send('POST', '/parts', body)).body, invalidBody('body', [path, message]))
+})
+
 onEveryEngine((t, address, engine) => {
   t.test('a collection of a host has all operations', async t => {
     const { send } = await serve(t, address(), orders)

@@ -1,5 +1,6 @@
 import { pipeline, Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import { isLarge } from '../http/json-body.js'
 import { defaultAdder, fieldRemover, fieldRemoverStream, hasKeyword } from '../schema/access.js'
 import { maxRecords, type CheckedDefinition } from './definition.js'
 
@@ -9,12 +10,14 @@ export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
   if (!hasReadOnly && !hasKeyword(schema, 'default')) return
   const removeFields = fieldRemover(schema, 'readOnly')
   const addDefaults = defaultAdder(newSchema)
-  return function prepareBody ({ method, body }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  return function prepareBody (request: FastifyRequest, _reply: FastifyReply, done: () => void) {
+    const { method, body } = request
     for (const record of Array.isArray(body) ? body.slice(0, maxRecords) : [body]) {
       if (hasReadOnly) removeFields(record)
       if (method !== 'PATCH') addDefaults(record)
     }
-    done()
+    if (isLarge(request)) setImmediate(done)
+    else done()
   }
 }
 

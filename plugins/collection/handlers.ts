@@ -1,8 +1,10 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { cannotCreateMany } from '../host-stores.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
+import { isLarge, isTooLarge } from '../http/json-body.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { defaultAdder, fieldVisitor, hasKeyword, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
@@ -51,7 +53,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     async create (request: FastifyRequest, reply: FastifyReply) {
       const record = newRecord(request.body as HasId)
       const json = await create(request, reply, record, (store, key) => store.append(record, key))
-      reply.header('location', recordUrl(request, hasId(record) ? record.id : JSON.parse(json).id))
+      reply.header('location', recordUrl(request, hasId(record) ? record.id : idIn(json)))
       return json
     },
 
@@ -65,13 +67,13 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     replace (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
         const record = withIdOfPath(knownFields({ id, ...body }), id)
-        return hasReadOnly ? current => checked(addDefaults(keepReadOnly(structuredClone(record), JSON.parse(current))), id) : () => record
+        return hasReadOnly ? current => checkSize(request, checked(addDefaults(keepReadOnly(structuredClone(record), JSON.parse(current))), id)) : () => record
       })
     },
 
     /** The body is a JSON Merge Patch (RFC 7396). Its null removes a field, unless the field is required and can be null. */
     update (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (patch, id) => current => checked(keepNull(merge(JSON.parse(current), patch), patch), id))
+      return changeFirst(request, reply, (patch, id) => current => checkSize(request, checked(keepNull(merge(JSON.parse(current), patch), patch), id)))
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
@@ -92,8 +94,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   async function create (request: FastifyRequest, reply: FastifyReply, created: object, append: (store: Store<HasId>, key?: string) => MaybePromise<string>) {
     const store = storeOf(request)
     const isMany = Array.isArray(created)
-    // The longest form of a number in JSON is five times as long as its shortest one. Many records can have many defaults.
-    if ((isMany && hasDefaults) || !(Number(request.headers['content-length']) * 5 < request.routeOptions.bodyLimit)) checkSize(request, created)
+    if (isLarge(request)) await nextTurn()
+    if (isMany && hasDefaults) checkSize(request, created)
     // A POST changes the list, so its preconditions are about the list.
     if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
     const problems = hasReadOnly && (isMany ? problemsOfEach(created, problemsOfReadOnly) : problemsOfReadOnly(created))
@@ -116,7 +118,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     if (!Number.isSafeInteger(id)) throw httpError(404)
     if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
     const changed = changeOf(request.body, id)
-    const json = await change(request, current => checkSize(request, changed(current)))
+    if (isLarge(request)) await nextTurn()
+    const json = await change(request, changed)
     setHeaders(request, reply)
     reply.header('etag', etagOf(json))
     return json
@@ -146,9 +149,15 @@ function withIdOfPath<R extends HasId> (record: R, id: number) {
 }
 
 /** Returns a record that is not larger than a request can be, however many changes have added to it. */
-function checkSize<T> ({ routeOptions }: FastifyRequest, record: T) {
-  if (Buffer.byteLength(JSON.stringify(record)) > routeOptions.bodyLimit) throw httpError(413)
+function checkSize<T> (request: FastifyRequest, record: T) {
+  if (isTooLarge(request, record)) throw httpError(413)
   return record
+}
+
+/** The id of a record in JSON, which most begin with. */
+function idIn (json: string): number {
+  const [, id = JSON.parse(json).id] = /^{"id":(-?\d+)/.exec(json) ?? []
+  return id
 }
 
 function sendRecord (request: FastifyRequest, reply: FastifyReply, record?: string | null) {

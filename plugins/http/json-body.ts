@@ -5,8 +5,8 @@ import { safeParse } from 'secure-json-parse'
 import { metadata } from '../plugin.js'
 import { httpError, invalid } from './errors.js'
 
-/** Deeper values could exhaust the stack of functions that follow them. */
-const maxDepth = 500
+/** Deeper values could exhaust the stack of functions that follow them, and take long to write. Ruby has the same limit. */
+const maxDepth = 100
 
 /** Parses every request body as JSON, whatever its content type is. */
 export default fp(async function jsonBody (app) {
@@ -25,10 +25,24 @@ export default fp(async function jsonBody (app) {
       const value: unknown = safeParse(text) // undefined if it is not JSON, and null if it has a forbidden key
       if (value === undefined) return done(invalidBody('must be valid JSON'))
       if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
-      done(null, value)
+      if (!isLarge(request, text.length)) return done(null, value)
+      // In JSON, the longest form of a number is five times as long as its shortest one, which has an exponent.
+      if (/\de/i.test(text) && isTooLarge(request, value)) return done(httpError(413))
+      // What needs long is done in several turns of the event loop, so that other requests do not wait for all of it.
+      setImmediate(done, null, value)
     })
   })
 }, metadata('json-body'))
+
+/** Returns whether it takes long to parse, validate and store a body. */
+export function isLarge ({ headers, routeOptions: { bodyLimit } }: FastifyRequest, length = Number(headers['content-length'])) {
+  return !(length * 5 < bodyLimit)
+}
+
+/** Returns whether a value is larger than a body can be. */
+export function isTooLarge ({ routeOptions: { bodyLimit } }: FastifyRequest, value: unknown) {
+  return Buffer.byteLength(JSON.stringify(value)) > bodyLimit
+}
 
 /** Reads a body into one buffer. Fastify would keep a Buffer for each chunk, which needs 500 bytes even if the chunk has one. */
 function readBody ({ headers, raw, routeOptions: { bodyLimit } }: FastifyRequest, payload: RequestPayload, done: (error: Error | null, body: Buffer) => void) {

@@ -17,51 +17,69 @@ interface Field {
 /** The keywords with schemas for the same value. */
 const inPlace = ['allOf', 'anyOf', 'oneOf', 'then', 'else']
 
+/** Instead of another value. */
+const none = {}
+
 /**
- * Returns a function that visits some fields of a schema in a value, outer fields first. It follows the fields that the value
- * has, because a body can have many small objects.
+ * Returns a function that visits some fields of a schema in a value, outer fields first; if there is another value, only where
+ * both have an object. It follows the fields that the value has, because a body can have many small objects.
  */
 export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | false, isRequired: boolean) => boolean, visit: (field: Field) => void, followed = inPlace) {
   const targets = targetsIn(schema)
-  const known = new Map<TSchema, ReturnType<typeof planOf>>()
-  return <T>(value: T, other?: unknown) => {
+  const plans = new Map<TSchema, ReturnType<typeof planOf>>()
+  return <T>(value: T, other: unknown = none) => {
     walk(schema, value, other)
     return value
   }
 
-  function walk (schema: TSchema | boolean | undefined, value: unknown, otherValue: unknown) {
-    if (typeof value !== 'object' || value === null || typeof schema !== 'object') return
-    const { parts, fields, partsOf } = known.get(schema) ?? planOf(schema)
-    for (const part of parts) walk(part, value, otherValue)
-    if (Array.isArray(value)) return value.forEach((entry, n) => walk(schema.prefixItems?.[n] ?? schema.items, entry, undefined))
-    const object = value as Fields
-    const other: Fields = Object(otherValue)
-    for (const [name, property] of fields) visit({ object, name, property, other })
-    for (const name of Object.keys(object)) {
-      for (const part of partsOf(name)) {
-        if (part === false && isVisited(part, false)) visit({ object, name, property: {} as TSchema, other })
-        walk(part, object[name], other[name])
+  function walk (schema: TSchema | undefined, value: unknown, otherValue: unknown) {
+    if (!schema || !isObject(value) || !isObject(otherValue)) return
+    if (!plans.has(schema)) plans.set(schema, planOf(schema))
+    const plan = plans.get(schema)
+    if (!plan) return
+    for (const part of plan.parts) walk(part, value, otherValue)
+    if (Array.isArray(value)) return value.forEach((entry, n) => walk(schema.prefixItems?.[n] ?? schema.items, entry, otherValue === none ? none : undefined))
+    for (const [name, property] of plan.fields) visit({ object: value, name, property, other: otherValue })
+    for (const name of Object.keys(value)) {
+      for (const part of plan.partsOf(name)) {
+        if (part) walk(part, value[name], otherValue === none ? none : otherValue[name])
+        else if (part === false && isVisited(part, false)) visit({ object: value, name, property: {} as TSchema, other: otherValue })
       }
     }
   }
 
-  /** What is the same for all values of a schema. */
+  /** What is the same for all values of a schema. Most schemas have no such fields, and then there is nothing to do. */
   function planOf (schema: TSchema) {
-    const { $ref, properties = {}, required = [], additionalProperties, patternProperties } = schema
-    const patterns = Object.entries<TSchema | boolean>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part }))
-    const plan = {
-      parts: [targets.get($ref), ...followed.flatMap(keyword => schema[keyword])].filter(Boolean),
-      fields: Object.entries<TSchema>(properties).map(([name, property]): [string, TSchema] => [name, property && { ...targets.get(property.$ref), ...property }])
-        .filter(([name, property]) => isVisited(property, required.includes(name))),
-      partsOf (name: string): (TSchema | boolean | undefined)[] {
+    if (!hasFields(schema)) return
+    const { $ref, properties = {}, additionalProperties, patternProperties } = schema
+    const patterns = Object.entries<TSchema | false>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part }))
+    return {
+      parts: [targets.get($ref), ...followed.flatMap(keyword => schema[keyword])],
+      fields: fieldsOf(schema),
+      partsOf (name: string): (TSchema | false | undefined)[] {
         if (Object.hasOwn(properties, name)) return [properties[name]]
         const matching = patterns.filter(({ pattern }) => pattern.test(name)).map(({ part }) => part)
         return matching.length > 0 ? matching : [additionalProperties]
       }
     }
-    known.set(schema, plan)
-    return plan
   }
+
+  function hasFields (schema: TSchema, seen = new Set<TSchema>()): boolean {
+    return schemasIn(schema).some(({ schema: part }) => {
+      const target = targets.get(part.$ref)
+      const others = [part.additionalProperties, ...Object.values({ ...part.patternProperties })]
+      return fieldsOf(part).length > 0 || (others.includes(false) && isVisited(false, false)) || (target && !seen.has(target) && hasFields(target, seen.add(target)))
+    })
+  }
+
+  function fieldsOf ({ properties, required = [] }: TSchema) {
+    return Object.entries<TSchema>({ ...properties }).map(([name, property]): [string, TSchema] => [name, property && { ...targets.get(property.$ref), ...property }])
+      .filter(([name, property]) => isVisited(property, required.includes(name)))
+  }
+}
+
+function isObject (value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null
 }
 
 /** Returns whether a schema may have a field with a keyword. Most have none, and then nothing needs to be done with their values. */
@@ -93,8 +111,7 @@ export function knownFieldsOf ({ properties }: TObject) {
  * validated, as Fastify does by default. Those in `anyOf` and the like are left to the validator, because they tell variants apart.
  */
 export function nestedFieldsRemover (record: TObject) {
-  const isStrict = schemasIn(record).some(({ schema, path }) => path !== '' && schema.additionalProperties === false)
-  return isStrict ? fieldVisitor({ ...record, additionalProperties: true }, property => property === false, ({ object, name }) => { delete object[name] }, []) : () => {}
+  return fieldVisitor({ ...record, additionalProperties: true }, property => property === false, ({ object, name }) => { delete object[name] }, [])
 }
 
 /** A schema without the fields that have a keyword; the same one if no field has it. */

@@ -37,7 +37,7 @@ export const mutants = [
     [' && !hasOwnCreate', '']
   ]),
   ...inFile('plugins/collection/handlers.ts', many, [
-    ['(isMany && hasDefaults) || ', '']
+    ['if (isMany && hasDefaults) checkSize(request, created)', '']
   ]),
   // Validation
   ...inFile('plugins/schema/validation.ts', http, [
