@@ -1,20 +1,19 @@
 import { pipeline, Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { isLarge } from '../http/json-body.js'
-import { defaultAdder, fieldRemover, fieldRemoverStream, hasKeyword } from '../schema/access.js'
+import { defaultAdder, fieldRemover, recordStream } from '../schema/access.js'
 import { maxRecords, type CheckedDefinition } from './definition.js'
 
 /** Returns a hook that ignores the readOnly fields of a body, and adds defaults to a whole record. Most collections need none. */
 export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
-  const hasReadOnly = hasKeyword(schema, 'readOnly')
-  if (!hasReadOnly && !hasKeyword(schema, 'default')) return
   const removeFields = fieldRemover(schema, 'readOnly')
   const addDefaults = defaultAdder(newSchema)
+  if (!removeFields && !addDefaults) return
   return function prepareBody (request: FastifyRequest, _reply: FastifyReply, done: () => void) {
     const { method, body } = request
     for (const record of Array.isArray(body) ? body.slice(0, maxRecords) : [body]) {
-      if (hasReadOnly) removeFields(record)
-      if (method !== 'PATCH') addDefaults(record)
+      removeFields?.(record)
+      if (method !== 'PATCH') addDefaults?.(record)
     }
     if (isLarge(request)) setImmediate(done)
     else done()
@@ -23,8 +22,8 @@ export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
 
 /** Returns a handler whose responses have no writeOnly fields. The ETags are those of the whole records. */
 export function hidingHandler (handler: RouteHandlerMethod, { schema }: CheckedDefinition): RouteHandlerMethod {
-  if (!hasKeyword(schema, 'writeOnly')) return handler
   const removeFields = fieldRemover(schema, 'writeOnly')
+  if (!removeFields) return handler
   return async function hideFields (request, reply) {
     const body = await handler.call(this, request, reply)
     if (typeof body === 'string' || Buffer.isBuffer(body)) {
@@ -33,6 +32,6 @@ export function hidingHandler (handler: RouteHandlerMethod, { schema }: CheckedD
       return JSON.stringify(value)
     }
     // The list of a HEAD request is closed already.
-    return body instanceof Readable && request.method !== 'HEAD' ? pipeline(body, fieldRemoverStream(schema, 'writeOnly'), () => {}) : body
+    return body instanceof Readable && request.method !== 'HEAD' ? pipeline(body, recordStream(removeFields), () => {}) : body
   }
 }

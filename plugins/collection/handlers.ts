@@ -6,7 +6,7 @@ import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { isLarge, isTooLarge } from '../http/json-body.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import { defaultAdder, fieldVisitor, hasKeyword, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
+import { defaultAdder, fieldVisitor, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
 import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
@@ -34,8 +34,6 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const keepNull = fieldVisitor(schema, (_property, isRequired) => isRequired, ({ object, name, property, other }) => {
     if (other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
   })
-  const hasReadOnly = hasKeyword(schema, 'readOnly')
-  const hasDefaults = hasKeyword(schema, 'default')
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
@@ -67,13 +65,22 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     replace (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
         const record = withIdOfPath(knownFields({ id, ...body }), id)
-        return hasReadOnly ? current => checkSize(request, checked(addDefaults(keepReadOnly(structuredClone(record), JSON.parse(current))), id)) : () => record
+        if (!keepReadOnly) return () => record
+        return current => {
+          const replaced = keepReadOnly(structuredClone(record), JSON.parse(current))
+          addDefaults?.(replaced)
+          return checked(request, replaced, id)
+        }
       })
     },
 
     /** The body is a JSON Merge Patch (RFC 7396). Its null removes a field, unless the field is required and can be null. */
     update (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (patch, id) => current => checkSize(request, checked(keepNull(merge(JSON.parse(current), patch), patch), id)))
+      return changeFirst(request, reply, (patch, id) => current => {
+        const merged = merge(JSON.parse(current), patch)
+        keepNull?.(merged, patch)
+        return checked(request, merged, id)
+      })
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
@@ -95,10 +102,10 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     const store = storeOf(request)
     const isMany = Array.isArray(created)
     if (isLarge(request)) await nextTurn()
-    if (isMany && hasDefaults) checkSize(request, created)
+    if (isMany && addDefaults) checkSize(request, created)
     // A POST changes the list, so its preconditions are about the list.
     if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
-    const problems = hasReadOnly && (isMany ? problemsOfEach(created, problemsOfReadOnly) : problemsOfReadOnly(created))
+    const problems = keepReadOnly && (isMany ? problemsOfEach(created, problemsOfReadOnly) : problemsOfReadOnly(created))
     if (problems) throw invalid('body', problems)
     const json = await append(store, request.headers['idempotency-key'] as string | undefined)
     setHeaders(request, reply)
@@ -107,7 +114,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
     /** A hook, a default or the store of a host sets them. */
     function problemsOfReadOnly (record: unknown) {
-      addDefaults(record)
+      addDefaults?.(record)
       return store.schema && problemsIn({ id: 1, ...Object(record) })
     }
   }
@@ -135,11 +142,11 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     return json
   }
 
-  function checked (record: unknown, id: number) {
-    removeNestedFields(record)
+  function checked (request: FastifyRequest, record: unknown, id: number) {
+    removeNestedFields?.(record)
     const problems = problemsIn(record)
     if (problems) throw invalid('body', problems)
-    return knownFields(withIdOfPath(record as HasId, id))
+    return checkSize(request, knownFields(withIdOfPath(record as HasId, id)))
   }
 }
 

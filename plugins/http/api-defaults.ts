@@ -91,7 +91,7 @@ function bodyValidator (schema: TObject, list?: TSchema) {
   }
 
   function problemsInRecord (record: unknown, isDetailed?: () => boolean) {
-    removeNestedFields(record)
+    removeNestedFields?.(record)
     return problemsIn(record, isDetailed)
   }
 }

@@ -22,11 +22,13 @@ const none = {}
 
 /**
  * Returns a function that visits some fields of a schema in a value, outer fields first; if there is another value, only where
- * both have an object. It follows the fields that the value has, because a body can have many small objects.
+ * both have an object. It follows the fields that the value has, because a body can have many small objects. Most schemas
+ * have no such fields, and then there is no function.
  */
 export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | false, isRequired: boolean) => boolean, visit: (field: Field) => void, followed = inPlace) {
   const targets = targetsIn(schema)
   const plans = new Map<TSchema, ReturnType<typeof planOf>>()
+  if (!hasFields(schema)) return
   return <T>(value: T, other: unknown = none) => {
     walk(schema, value, other)
     return value
@@ -48,7 +50,7 @@ export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | f
     }
   }
 
-  /** What is the same for all values of a schema. Most schemas have no such fields, and then there is nothing to do. */
+  /** What is the same for all values of a schema. */
   function planOf (schema: TSchema) {
     if (!hasFields(schema)) return
     const { $ref, properties = {}, additionalProperties, patternProperties } = schema
@@ -82,17 +84,12 @@ function isObject (value: unknown): value is Fields {
   return typeof value === 'object' && value !== null
 }
 
-/** Returns whether a schema may have a field with a keyword. Most have none, and then nothing needs to be done with their values. */
-export function hasKeyword (schema: TSchema, keyword: Access | 'default') {
-  return JSON.stringify(schema).includes(keyword === 'default' ? '"default":' : `"${keyword}":true`)
-}
-
-/** Returns a function that removes the fields that have a keyword from a value. */
+/** Returns a function that removes the fields that have a keyword from a value, if the schema has some. */
 export function fieldRemover (schema: TSchema, keyword: Access) {
   return fieldVisitor(schema, property => Object(property)[keyword] === true, ({ object, name }) => { delete object[name] })
 }
 
-/** Returns a function that adds the defaults of the fields that a value does not have. */
+/** Returns a function that adds the defaults of the fields that a value does not have, if the schema has some. */
 export function defaultAdder (schema: TSchema) {
   return fieldVisitor(schema, property => Object(property).default !== undefined, ({ object, name, property }) => {
     if (object[name] === undefined) object[name] = structuredClone(property.default)
@@ -116,9 +113,9 @@ export function nestedFieldsRemover (record: TObject) {
 
 /** A schema without the fields that have a keyword; the same one if no field has it. */
 export function withoutFields (schema: TObject, keyword: Access) {
-  if (!hasKeyword(schema, keyword)) return schema
-  const targets = targetsIn(schema)
   const removeFields = fieldRemover(schema, keyword)
+  if (!removeFields) return schema
+  const targets = targetsIn(schema)
   const { examples, ...rest } = schema
   const changed = mapSchema(rest, part => {
     const kept = Object.entries<TSchema>({ ...part.properties }).filter(([, property]) => ({ ...targets.get(property.$ref), ...property })[keyword] !== true)
@@ -134,9 +131,8 @@ export function withFields (schema: TSchema, properties: Record<string, TSchema>
   return { ...rest, properties, ...required.length > 0 && { required } }
 }
 
-/** Returns a stream that removes the fields with a keyword from the records in a JSON array. It holds one record at a time. */
-export function fieldRemoverStream (schema: TSchema, keyword: Access) {
-  const removeFields = fieldRemover(schema, keyword)
+/** Returns a stream that changes the records in a JSON array. It holds one record at a time. */
+export function recordStream (change: (record: unknown) => unknown) {
   const decoder = new TextDecoder()
   let record = ''
   let depth = 0
@@ -157,7 +153,7 @@ export function fieldRemoverStream (schema: TSchema, keyword: Access) {
         } else if (character === '{' || character === '[') {
           if (++depth === 2) [start, output] = [n, output + text.slice(start, n)]
         } else if ((character === '}' || character === ']') && --depth === 1) {
-          output += JSON.stringify(removeFields(JSON.parse(record + text.slice(start, n + 1))))
+          output += JSON.stringify(change(JSON.parse(record + text.slice(start, n + 1))))
           record = ''
           start = n + 1
         }

@@ -37,7 +37,7 @@ export const mutants = [
     [' && !hasOwnCreate', '']
   ]),
   ...inFile('plugins/collection/handlers.ts', many, [
-    ['if (isMany && hasDefaults) checkSize(request, created)', '']
+    ['if (isMany && addDefaults) checkSize(request, created)', '']
   ]),
   // Validation
   ...inFile('plugins/schema/validation.ts', http, [
@@ -94,7 +94,7 @@ export const mutants = [
     ['if (value === null) delete merged[name]', 'if (value === undefined) delete merged[name]'],
     ['merged[name] = merge(merged[name], value)', 'merged[name] = value'],
     ['checkPreconditions(request, etagOf(current))\n', '\n'],
-    ["if (problems) throw invalid('body', problems)\n    return knownFields", 'return knownFields']
+    ["if (problems) throw invalid('body', problems)\n    return checkSize", 'return checkSize']
   ]),
 
   // Conditional requests and compression

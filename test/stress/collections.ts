@@ -43,7 +43,7 @@ export function randomCollections (count: number, seed: number) {
           const isReplacement = n % 3 === 2 && first !== undefined
           const { id: _id, ...fields } = JSON.parse(JSON.stringify(generated))
           const record: Stored = { ...structuredClone(fields), id: isReplacement ? first.id : nextId }
-          removeNestedFields(record)
+          removeNestedFields?.(record)
           const isValid = ajv.validate(schema, record)
           const isMany = n % 3 === 1
           const created = isMany ? [record, { ...record, id: nextId + 1 }] : [record]
