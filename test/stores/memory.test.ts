@@ -8,6 +8,7 @@ import { batch } from '../../plugins/stores/batch.js'
 import { StoreUnavailableError } from '../../plugins/stores/errors.js'
 import { memory } from '../../plugins/stores/memory/store.js'
 import { Item } from '../../schemas/item.js'
+import { equalHashes } from '../support/hostile.js'
 
 const item = (id: number, name = `number ${id}`): Item => ({ id, name, price: id / 3 })
 const empty = () => memory<Item>({ schema: Item, seed: [] })
@@ -26,6 +27,25 @@ async function memoryUsed () {
   }
   return used
 }
+
+test('ids whose hashes are equal take no longer than others', t => {
+  const chosen = equalHashes()
+  const others = chosen.map((_, n) => n * 1_000_003 % 2 ** 31)
+  let ratio = Infinity
+  for (let tries = 0; tries < 5 && ratio > 3; tries++) ratio = Math.min(ratio, cost(chosen) / cost(others)) // other processes disturb some
+  t.ok(ratio <= 3, `${ratio.toFixed(1)} times as long`)
+  t.end()
+
+  /** The CPU time for creating and reading records. */
+  function cost (ids: readonly number[]) {
+    const store = empty()
+    const before = process.cpuUsage()
+    for (const id of ids) store.append(item(id, 'x'))
+    t.ok(ids.every(id => store.first(id) !== undefined))
+    const { user, system } = process.cpuUsage(before)
+    return user + system
+  }
+})
 
 test('a memory store releases the memory of deleted records', async t => {
   for (const [records, nameOf] of [

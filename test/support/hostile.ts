@@ -74,7 +74,7 @@ function listOf (length: number, value: (n: number) => string) {
 let integers: number[] | undefined
 
 /** Integers that V8 stores in the same bucket of a small `Map` or `Set`, because their hashes are not secret. */
-function equalHashes () {
+export function equalHashes () {
   for (let n = 0; !integers || integers.length < 12_000; n++) {
     let hash = ~n + (n << 15)
     hash ^= hash >>> 12

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { afterPrefix, testOf, type Condition, type Plan, type Value } from '../query.js'
 import type { HasId } from '../store.js'
 import { sortedIndex, type Entry, type Index } from './sorted-index.js'
@@ -16,7 +17,7 @@ export function indexesOf (fields: readonly string[]) {
   const byPosition = sortedIndex(() => undefined)
   const byField = new Map(fields.map(name => [name, sortedIndex(({ values }) => values[name])]))
   const all = [byPosition, ...byField.values()]
-  const firstById = new Map<number, Entry>()
+  const firstById = mapByInteger<Entry>()
   const othersById = sortedIndex(({ id }) => id)
   const fieldIndex = ({ field }: Condition) => byField.get(field.name) as Index
 
@@ -26,7 +27,7 @@ export function indexesOf (fields: readonly string[]) {
 
     add (position: number, record: HasId, json: string) {
       const entry = added(position, record.id, record, json)
-      if (firstById.has(entry.id)) othersById.change(entry, 0, entry)
+      if (firstById.get(entry.id)) othersById.change(entry, 0, entry)
       else firstById.set(entry.id, entry)
     },
 
@@ -77,6 +78,18 @@ export function indexesOf (fields: readonly string[]) {
     const entry = { position, id, json, values }
     for (const index of all) index.change(entry, 0, entry)
     return entry
+  }
+}
+
+/** A map whose keys are integers that clients choose. Those of `Map` can be chosen so that they are all in one bucket, because V8 has no secret for integers. */
+function mapByInteger<T> () {
+  const [one, other] = [randomInt(2 ** 31), randomInt(2 ** 30) * 2 + 1]
+  const entries = new Map<number | string, T>()
+  const keyOf = (id: number) => id === (id | 0) ? Math.imul(id ^ one, other) : String(id)
+  return {
+    get: (id: number) => entries.get(keyOf(id)),
+    set: (id: number, value: T) => { entries.set(keyOf(id), value) },
+    delete: (id: number) => { entries.delete(keyOf(id)) }
   }
 }
 
