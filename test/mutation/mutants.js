@@ -139,7 +139,7 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/memory/indexes.ts', memory, [
     ['if (next && !record) othersById.change(next, 1)', ''],
-    ['if (firstById.has(entry.id)) othersById.change(entry, 0, entry)', 'if (firstById.has(entry.id)) void 0'],
+    ['if (firstById.get(entry.id)) othersById.change(entry, 0, entry)', 'if (firstById.has(entry.id)) void 0'],
     ['else firstById.delete(first.id)', '']
   ]),
   ...inFile('plugins/stores/memory/sorted-index.ts', memory, [
