@@ -7,6 +7,8 @@ const memory = { engines: 'memory', tests: ['test/stores/store.test.ts', 'test/s
 const caching = { engines: 'memory', tests: ['test/http/caching.test.ts'] }
 const databases = { engines: 'SQLite,PostgreSQL', tests: ['test/stores/store.test.ts', 'test/stores/records.test.ts', 'test/http/pagination-and-creation.test.ts', 'test/stores/databases.test.ts', 'test/stores/lists.test.ts', 'test/stores/engines.test.ts', 'test/stores/postgres.test.ts', 'test/stores/processes.test.ts'] }
 
+const postgres = { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }
+
 const many = { engines: 'SQLite,PostgreSQL', tests: ['test/create-many.test.ts'] }
 
 const unique = { engines: 'memory,SQLite,PostgreSQL', tests: ['test/unique.test.ts'] }
@@ -202,15 +204,17 @@ export const mutants = [
     ['(select max("id") from _numbered where ${insertedOnly})', '(select max("id") from _numbered)'],
     ['lock table ${names} in row exclusive mode;', '']
   ]),
-  ...inFile('plugins/stores/postgres/connections.ts', databases, [
+  ...inFile('plugins/stores/postgres/errors.ts', databases, [
     ['/^(22|23(?!502)|44|54|[6-9I-WYZ])/', '/^(22|44|54|[6-9I-WYZ])/']
   ]),
-  ...inFile('plugins/stores/postgres/connections.ts', { engines: 'PostgreSQL', tests: ['test/stores/postgres.test.ts', 'test/stores/databases.test.ts', 'test/stores/store.test.ts'] }, [
-    ['isolation level repeatable read', 'isolation level read committed'],
-    ['if (isOutOfDate && current.has(client)) current = new WeakSet()', ''],
+  ...inFile('plugins/stores/postgres/pools.ts', postgres, [
+    ['if (current.has(client)) current = new WeakSet()', ''],
     ["codeOf(error) !== '53300'", "codeOf(error) === '53300'"],
     ['onConnect: rejectReadOnly', 'onConnect () {}'],
-    ['(await other.connect()).release(true)', '(await other.connect()).release()'],
+    ['(await other.connect()).release(true)', '(await other.connect()).release()']
+  ]),
+  ...inFile('plugins/stores/postgres/connections.ts', postgres, [
+    ['isolation level repeatable read', 'isolation level read committed'],
     ['run(config, cancelIfWaiting, deadline)', 'run(config, () => {}, deadline)'],
     ['limited(Math.ceil(pools.queries.options.max / 2), timeout)', 'limited(Infinity, timeout)'],
     ['|(08|25|26|28|3D|40|53|55|57|58)...', '|(?!22|23|42|44|54|P0|XX).....']

@@ -4,7 +4,7 @@ import { rejection, StoreUnavailableError } from '../errors.js'
 import type { Row } from '../sql/database.js'
 import type { HasId } from '../store.js'
 import { isConflict, type conflictFinder } from './conflicts.js'
-import { codeOf } from './connections.js'
+import { codeOf } from './errors.js'
 import type { postgresTable } from './statements.js'
 
 /** A call of `change`, with the row that the last attempt could not change, although no other transaction had changed it, and whether that was to be removed. */
