@@ -25,7 +25,15 @@ const sample = (id: number, name = `number ${id}`): Sample => ({ id, name, price
  *
  * @example storeTests({ test, open: seed => ownStore(Sample, seed) })
  */
-export function storeTests ({ test, open, hasFilters = false }: StoreTestsOptions) {
+export function storeTests (options: StoreTestsOptions) {
+  testRecords(options)
+  testAppends(options)
+  testChanges(options)
+  testLists(options)
+  if (options.hasFilters) testQueries(options)
+}
+
+function testRecords ({ test, open }: StoreTestsOptions) {
   test('a store behaves like an array, whatever is appended, replaced and removed', async () => {
     const model = [sample(0, 'first')]
     const store = await open([...model])
@@ -81,7 +89,9 @@ export function storeTests ({ test, open, hasFilters = false }: StoreTestsOption
     await store.change(Number(ids[3]), () => undefined)
     ok(JSON.parse(await store.append(fields)).id > Number(ids[3]), 'the id of a deleted record is not used again')
   })
+}
 
+function testAppends ({ test, open }: StoreTestsOptions) {
   test('an idempotency key creates one record, also if it is used at the same time', async () => {
     const store = await open([])
     const outcomes = await Promise.allSettled(Array.from({ length: 20 }, async () => store.append(sample(1), 'a')))
@@ -126,7 +136,9 @@ export function storeTests ({ test, open, hasFilters = false }: StoreTestsOption
     await rejects(appendAll([sample(9)], 'one'), { code: 'ERR_IDEMPOTENCY_KEY_REUSED' })
     deepEqual(JSON.parse(await read((await store.select({})).list)).map(({ name }: Sample) => name), ['number 7', 'again', 'number 1', 'x', 'x', 'number 9'])
   })
+}
 
+function testChanges ({ test, open }: StoreTestsOptions) {
   test('records are stored in order of acknowledgement, and simultaneous removals each remove one', async () => {
     const store = await open([])
     for (let wave = 0; wave < 10; wave++) {
@@ -151,6 +163,22 @@ export function storeTests ({ test, open, hasFilters = false }: StoreTestsOption
     await isList(store, [sample(1), { ...sample(2), price: 20 }, sample(3)])
   })
 
+  test('the version changes with every change, and only then', async () => {
+    const store = await open([sample(1), sample(2)])
+    if (!store.version) return
+    const versions = [await store.version()]
+    equal(await store.version(), versions[0])
+    const changes = [() => store.append(sample(3)), () => store.change(3, () => undefined), () => store.append(sample(3)), () => store.change(1, () => sample(1, 'changed'))]
+    for (const change of changes) {
+      await change()
+      versions.push(await store.version())
+    }
+    equal(new Set(versions).size, versions.length)
+    notEqual(versions[0], undefined)
+  })
+}
+
+function testLists ({ test, open }: StoreTestsOptions) {
   test('pages follow each other, also if records around them are added, replaced and removed', async () => {
     const model = Array.from({ length: 25 }, (_, id) => sample(id))
     const store = await open([...model])
@@ -180,23 +208,9 @@ export function storeTests ({ test, open, hasFilters = false }: StoreTestsOption
       equal(await read(list), JSON.stringify(model))
     }
   })
+}
 
-  test('the version changes with every change, and only then', async () => {
-    const store = await open([sample(1), sample(2)])
-    if (!store.version) return
-    const versions = [await store.version()]
-    equal(await store.version(), versions[0])
-    const changes = [() => store.append(sample(3)), () => store.change(3, () => undefined), () => store.append(sample(3)), () => store.change(1, () => sample(1, 'changed'))]
-    for (const change of changes) {
-      await change()
-      versions.push(await store.version())
-    }
-    equal(new Set(versions).size, versions.length)
-    notEqual(versions[0], undefined)
-  })
-
-  if (!hasFilters) return
-
+function testQueries ({ test, open }: StoreTestsOptions) {
   test('a query selects the records that meet all conditions, in its order, also in pages', async () => {
     const texts = ['b', 'B', '\u{1f600}', '\ufffd', 'ba', 'b']
     const model = texts.map((name, n): Sample => ({ id: n, name, price: [2, -1, 0.5][n % 3] as number, ...n % 2 > 0 && { note: `note ${n}` } }))
