@@ -158,7 +158,7 @@ export const mutants = [
   ...inFile('plugins/stores/sql/lists.ts', databases, [
     ['const last = rows.length > size ?', 'const last = rows.length >= size ?'],
     ['isEnd = rows.length < count', 'isEnd = rows.length <= count'],
-    ['clearTimeout(late)\n      snapshot.free()', 'clearTimeout(late)']
+    [".on('close', free)", '']
   ]),
   ...inFile('plugins/stores/sql/table.ts', databases, [
     ["if (value.includes('\\0')) throw", 'if (false) throw'],

@@ -21,6 +21,8 @@ export const stalledListTimeouts = 12
 
 type Run = (statement: Statement) => MaybePromise<Row[]>
 
+type Lists = ReturnType<typeof listStatements> & Pick<ReturnType<typeof tableOf>, 'encodeRow'>
+
 /** A consistent view of a database from which a long list is read. `free` closes it. `track` makes it known how fast the list is read. */
 interface Snapshot {
   run: Run
@@ -39,25 +41,27 @@ interface Reading {
 }
 
 /** Returns the methods `select` and `count` of a store. */
-export function listReader<T extends HasId> (lists: ReturnType<typeof listStatements> & Pick<ReturnType<typeof tableOf>, 'encodeRow'>, { run, openSnapshot, timeout, maxVisits = Infinity }: Reading) {
-  const { encodeRow, placeOf, selectPiece, selectPlaces, selectCount } = lists
+export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, timeout, maxVisits = Infinity }: Reading) {
+  const { encodeRow, placeOf, selectCount } = lists
   /** Whether the last list of all records was long. Then the next one is probably long too. */
   let wasLong = false
   /** If statements block other requests, short lists are read one after the other, so that few are in memory at once. */
   const whenFree = limited(maxVisits < Infinity ? 1 : Infinity, Infinity)
+  /** The number of records that a statement may visit in a part. */
+  const visitsOf = (part: Part) => !part.narrow && indexOnly(part) ? maxVisits : Infinity
   return { select, count }
 
   async function select (query: Query<T>): Promise<Page> {
     const plan = lists.plan(query)
     const parts = partsOf(plan, await narrowest(plan))
-    const isShort = !parts.some(isLong) && !(wasLong && plan.limit === Infinity)
+    const isShort = parts.every(part => visitsOf(part) === Infinity) && !(wasLong && plan.limit === Infinity)
     return (isShort && await whenFree(() => shortPage(plan, parts))) || longPage(await openSnapshot(), plan, parts)
   }
 
   /** A page of a short list, as one text; undefined if it is longer. */
   async function shortPage (plan: Plan, parts: Part[]): Promise<Page | undefined> {
     const size = Math.min(plan.limit, shortSize)
-    const rows = await shortRows(parts, size + 1)
+    const rows = await shortRows(lists, run, parts, size + 1)
     if (!rows || (rows.length > size && size < plan.limit)) return
     const given = rows.slice(0, size)
     const last = rows.length > size ? given.at(-1) : undefined
@@ -72,13 +76,12 @@ export function listReader<T extends HasId> (lists: ReturnType<typeof listStatem
     const narrow = await narrowest(plan)
     // The index of the first condition is shorter than the table.
     const sort = plan.conditions[0]?.field
-    const inWindows = maxVisits < Infinity && !narrow
-    const snapshot = inWindows ? await openSnapshot() : { run, free () {} }
-    const deadline = Date.now() + timeout
+    const parts = partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)
+    const visits = narrow ? Infinity : maxVisits
+    const snapshot = visits < Infinity ? await openSnapshot() : { run, free () {} }
     let counted = 0
     try {
-      const parts = partsOf(maxVisits < Infinity && sort ? { ...plan, sort } : plan, narrow)
-      for await (const window of windowsOf(parts, snapshot.run, deadline, () => inWindows)) {
+      for await (const window of windowsOf(lists, snapshot.run, parts, () => visits, Date.now() + timeout)) {
         const [[found] = []] = await snapshot.run(selectCount(window))
         counted += Number(found)
         if (counted >= plan.limit) return plan.limit
@@ -101,99 +104,106 @@ export function listReader<T extends HasId> (lists: ReturnType<typeof listStatem
     return least?.condition
   }
 
-  /** Returns whether a part must be read in windows. */
-  function isLong (part: Part) {
-    return maxVisits < Infinity && !part.narrow && indexOnly(part) !== undefined
-  }
-
-  /** Parts in windows, each of which a statement can read without delaying other requests. They must be read before the deadline. */
-  async function * windowsOf (parts: Part[], run: Run, deadline = Infinity, isNeeded = isLong): AsyncGenerator<Part> {
-    for (const part of parts) {
-      let { after, until } = part
-      do {
-        const [end] = isNeeded(part) ? await run(selectPlaces({ ...indexOnly(part) ?? part, after }, 1, maxVisits - 1)) : []
-        until = end && placeOf(end, part.plan)
-        yield { ...part, after, until }
-        after = until
-        if (after && Date.now() > deadline) throw new StoreUnavailableError(new Error('The query took too long'))
-      } while (after)
-    }
-  }
-
-  /** Some rows of a short list; undefined if they are too large to be read at once. */
-  async function shortRows (parts: Part[], count: number) {
-    const rows: Row[] = []
-    for (const part of parts) {
-      const found = await run(selectPiece(part, count - rows.length))
-      if (found.length === 0 && (await run(selectPiece(part, 1))).length > 0) return
-      rows.push(...found)
-      if (rows.length === count) break
-    }
-    return rows
-  }
-
   /**
    * Returns a page as a stream that reads one piece at a time. The snapshot is freed when the stream ends, when the client
    * disconnects, or when the client is too slow.
    */
-  async function longPage (snapshot: Snapshot, plan: Plan, parts: Part[]): Promise<Page> {
-    const list = Readable.from(pieces(), { objectMode: false })
-    const onPiece = snapshot.track(list)
-    const close = () => list.destroy(new Error('The client does not read the list'))
-    const stalled = setTimeout(close, timeout * stalledListTimeouts).unref()
-    const late = setTimeout(close, timeout * stalledListTimeouts * 10).unref()
-    // Without a listener, the error of a stream that nobody reads would end the process.
-    list.on('error', () => {}).on('close', function freeSnapshot () {
-      clearTimeout(stalled)
-      clearTimeout(late)
-      snapshot.free()
-    })
+  async function longPage ({ run, free, track }: Snapshot, plan: Plan, parts: Part[]): Promise<Page> {
+    const list = Readable.from(pieces(), { objectMode: false }).on('close', free)
+    const onPiece = track(list)
+    const stalled = closeIfUnread(list, timeout)
     try {
-      const last = plan.limit === Infinity ? undefined : await lastPlace()
+      const last = plan.limit === Infinity ? undefined : await lastPlace(lists, run, windowsOf(lists, run, parts, visitsOf, Date.now() + timeout), plan.limit)
       return { list, ...last && { next: plan.cursorOf(last) } }
     } catch (error) {
       list.destroy()
       throw error
     }
 
-    /** The place of the last record on the page, if there are more. */
-    async function lastPlace () {
-      const deadline = Date.now() + timeout
-      const places: Place[] = []
-      for await (const window of windowsOf(parts, snapshot.run, deadline)) {
-        places.push(...(await snapshot.run(selectPlaces(window, plan.limit + 1 - places.length))).map(row => placeOf(row, plan)))
-        if (places.length > plan.limit) return places[plan.limit - 1]
-      }
-    }
-
     async function * pieces () {
-      let before = '['
-      let given = 0
-      let size = pieceSize
-      for await (let window of windowsOf(parts, snapshot.run)) {
-        for (let isEnd = false; !isEnd && given < plan.limit;) {
-          let count = Math.min(size, plan.limit - given)
-          let rows = await snapshot.run(selectPiece(window, count))
-          while (rows.length === 0 && count > 1) { // they are too large together, or there are no more
-            count = Math.ceil(count / 4)
-            rows = await snapshot.run(selectPiece(window, count))
-          }
-          isEnd = rows.length < count
-          size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next records are probably of the same size
-          stalled.refresh()
-          given += rows.length
-          const last = rows.at(-1)
-          if (!last) continue
-          window = { ...window, after: placeOf(last, plan) }
-          const piece = before + rows.map(encodeRow).join(',')
-          onPiece(piece.length)
-          yield piece
-          before = ','
-        }
-        if (given === plan.limit) break
+      let [before, given] = ['[', 0]
+      for await (const rows of rowsOf(lists, run, windowsOf(lists, run, parts, visitsOf), plan.limit)) {
+        stalled.refresh()
+        if (rows.length === 0) continue
+        const piece = before + rows.map(encodeRow).join(',')
+        onPiece(piece.length)
+        yield piece
+        before = ','
+        given += rows.length
       }
       if (plan.isPlain && plan.limit === Infinity) wasLong = given > shortSize
       yield `${before.replace(',', '')}]` // `[]` if there are no records
     }
+  }
+}
+
+/** Closes a list that its client does not read. Returns the timer to refresh when the client reads. */
+function closeIfUnread (list: Readable, timeout: number) {
+  const close = () => list.destroy(new Error('The client does not read the list'))
+  const stalled = setTimeout(close, timeout * stalledListTimeouts).unref()
+  const late = setTimeout(close, timeout * stalledListTimeouts * 10).unref()
+  // Without a listener, the error of a stream that nobody reads would end the process.
+  list.on('error', () => {}).on('close', function clear () {
+    clearTimeout(stalled)
+    clearTimeout(late)
+  })
+  return stalled
+}
+
+/** Some rows of a short list; undefined if they are too large to be read at once. */
+async function shortRows ({ selectPiece }: Lists, run: Run, parts: Part[], count: number) {
+  const rows: Row[] = []
+  for (const part of parts) {
+    const found = await run(selectPiece(part, count - rows.length))
+    if (found.length === 0 && (await run(selectPiece(part, 1))).length > 0) return
+    rows.push(...found)
+    if (rows.length === count) break
+  }
+  return rows
+}
+
+/** Parts in windows, each of which a statement can read without delaying other requests. They must be read before the deadline. */
+async function * windowsOf ({ selectPlaces, placeOf }: Lists, run: Run, parts: Part[], visitsOf: (part: Part) => number, deadline = Infinity): AsyncGenerator<Part> {
+  for (const part of parts) {
+    let { after } = part
+    do {
+      const visits = visitsOf(part)
+      const [end] = visits < Infinity ? await run(selectPlaces({ ...indexOnly(part) ?? part, after }, 1, visits - 1)) : []
+      const until = end && placeOf(end, part.plan)
+      yield { ...part, after, until }
+      after = until
+      if (after && Date.now() > deadline) throw new StoreUnavailableError(new Error('The query took too long'))
+    } while (after)
+  }
+}
+
+/** The place of the last of so many records, if there are more. */
+async function lastPlace ({ selectPlaces, placeOf }: Lists, run: Run, windows: AsyncIterable<Part>, limit: number) {
+  const places: Place[] = []
+  for await (const window of windows) {
+    places.push(...(await run(selectPlaces(window, limit + 1 - places.length))).map(row => placeOf(row, window.plan)))
+    if (places.length > limit) return places[limit - 1]
+  }
+}
+
+/** The rows in some windows, up to a limit, as many at once as are not too large together. */
+async function * rowsOf ({ selectPiece, placeOf }: Lists, run: Run, windows: AsyncIterable<Part>, limit: number) {
+  let [given, size] = [0, pieceSize]
+  for await (let window of windows) {
+    for (let isEnd = false; !isEnd && given < limit;) {
+      const count = Math.min(size, limit - given)
+      const rows = await run(selectPiece(window, count))
+      const last = rows.at(-1)
+      if (!last && count > 1) { // they are too large together, or there are no more
+        size = Math.ceil(count / 4)
+        continue
+      }
+      isEnd = rows.length < count
+      size = Math.min(pieceSize, Math.ceil(count * 1.125)) // the next records are probably of the same size
+      given += rows.length
+      if (last) window = { ...window, after: placeOf(last, window.plan) }
+      yield rows
+    }
+    if (given === limit) break
   }
 }
