@@ -180,13 +180,15 @@ export const mutants = [
   ...inFile('plugins/stores/sqlite/connections.ts', databases, [
     ["connection.exec('begin immediate')", "connection.exec('begin')"],
     ["if (connection.isTransaction) connection.exec('rollback')", ''],
-    ["reader.prepare('select 1 from file.sqlite_schema').get()", ''],
     ['if (kindOf(error)) throw error', ''],
+    ["reader.prepare('select 1 from file.sqlite_schema').get()", '']
+  ]),
+  ...inFile('plugins/stores/sqlite/file.ts', databases, [
     [' ${inodeOf(`${path}-shm`)}', '']
   ]),
   ...inFile('plugins/stores/sqlite/engine.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
-    ['statements.keepLastId.run(first + records.length - 1)', 'void 0'],
+    ['prepared(statements.keepLastId).run(first + records.length - 1)', 'void 0'],
     ['and key = ? and at >= ?`', 'and key = ? and ? < 0`']
   ]),
   ...inFile('plugins/stores/postgres/tables.ts', databases, [

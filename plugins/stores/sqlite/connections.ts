@@ -1,4 +1,3 @@
-import { copyFileSync, renameSync, statSync } from 'node:fs'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { batch, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
@@ -7,7 +6,7 @@ import { openLists } from '../sql/open-lists.js'
 import type { Statement } from '../sql/queries.js'
 import { literal } from '../sql/table.js'
 import type { EngineOptions } from '../store.js'
-import { type Connection, createFile, inodeOf, kindOf, loadDriver, lockFile, pathOf } from './file.js'
+import { type Connection, createFile, kindOf, loadDriver, lockFile, pathOf, watchFiles } from './file.js'
 
 /** Time that SQLite itself waits while another connection writes, in milliseconds. It blocks the process, so it is short. */
 const busyTimeout = 10
@@ -22,22 +21,17 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
   const release = lockFile(path, connect)
   const connection = connect(path, busyTimeout)
   try {
-    await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'))
+    await retryWhileBusy(() => connection.exec('pragma journal_mode = wal'), timeout)
     connection.exec('pragma synchronous = full')
   } catch (error) {
     connection.close()
     release()
     throw error
   }
-  const inode = inodeOf(path)
-  let wal: string | undefined
-  let lastCommit = Date.now()
-  const idleReaders: Connection[] = []
-  const { track, closeSlowest } = openLists(timeout)
-  let readers = 0
-  let turn = Promise.resolve()
+  const files = watchFiles(path)
+  const { openSnapshot, usage, closeIdle } = snapshots(newReader, reading, timeout)
   /** The statements that are often used, by their texts. */
-  const prepared = new Map<string, ReturnType<Connection['prepare']>>()
+  const statements = new Map<string, ReturnType<Connection['prepare']>>()
 
   /** Executes writes in one transaction, in order. */
   const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
@@ -46,84 +40,40 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     })
   }), { sizeOf: ({ size }) => size })
 
-  return {
-    connection,
-    inTransaction,
-    reading,
-    close,
-    /** Executes a write in the next transaction. The size is approximate, in bytes. */
-    write: async <R>(run: () => R, size = 0) => writeBatch({ run, size }) as Promise<R>,
-    async openSnapshot () {
-      if (readers === maxReaders && idleReaders.length === 0) await closeSlowest()
-      return reading(openSnapshot)
-    },
-    runShort,
-    usage: () => ({ lists: { used: readers - idleReaders.length, idle: idleReaders.length, waiting: 0 } })
+  return { connection, prepared, inTransaction, write, reading, runShort, openSnapshot, usage, close }
+
+  /** Executes a write in the next transaction. The size is approximate, in bytes. */
+  async function write<R> (run: () => R, size = 0) {
+    return writeBatch({ run, size }) as Promise<R>
+  }
+
+  /** Prepares a statement that is often used, once. */
+  function prepared (text: string) {
+    let statement = statements.get(text)
+    if (!statement) statements.set(text, statement = connection.prepare(text))
+    return statement
   }
 
   /** Runs a statement that takes a short time. */
   function runShort ({ text, values, isPlain }: Statement) {
-    return reading(() => {
-      const statement = prepared.get(text) ?? connection.prepare(text)
-      if (isPlain) prepared.set(text, statement)
-      return statement.all(...values) as Row[]
-    })
-  }
-
-  /** Starts a read transaction on another connection. It sees the database as of now. */
-  function openSnapshot () {
-    const reader = idleReaders.at(-1) ?? newReader()
-    if (!reader.isTransaction) reader.exec('begin')
-    reader.prepare('select 1 from file.sqlite_schema').get() // the first read determines what the transaction sees
-    idleReaders.pop() // only after the transaction has started, so that a failure does not lose the connection
-    return {
-      track,
-      async run ({ text, values }: Statement) {
-        // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
-        await (turn = turn.then(() => nextTurn()))
-        return reading(() => reader.prepare(text).all(...values) as Row[])
-      },
-      free () {
-        if (reader.isTransaction) reader.exec('rollback') // after some errors, SQLite has done so
-        idleReaders.push(reader)
-      }
-    }
+    return reading(() => (isPlain ? prepared(text) : connection.prepare(text)).all(...values) as Row[])
   }
 
   /** Opens a connection for a list. The file is attached, because libsql keeps its main file open until all statements are collected. */
   function newReader () {
-    if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
-    checkFiles()
+    files.check()
     const reader = connect(':memory:', busyTimeout)
     reader.exec(`attach ${literal(path)} as file; pragma file.cache_size = -256`)
-    readers++
-    idleReaders.push(reader)
     return reader
-  }
-
-  /** Throws if the file or its WAL was removed or replaced: writes to the open files would succeed and be lost. */
-  function checkFiles () {
-    if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
-    if (isWalRemoved()) throw new StoreUnavailableError(new Error(`The file ${path}-wal or ${path}-shm was removed or replaced. Restart the service`))
-  }
-
-  function isWalRemoved () {
-    return wal !== undefined && inodesOfWal() !== wal
-  }
-
-  /** Identifies the WAL and its index. */
-  function inodesOfWal () {
-    return `${inodeOf(`${path}-wal`)} ${inodeOf(`${path}-shm`)}`
   }
 
   async function inTransaction<T> (work: () => T) {
     try {
-      checkFiles()
-      await retryWhileBusy(() => connection.exec('begin immediate'))
+      files.check()
+      await retryWhileBusy(() => connection.exec('begin immediate'), timeout)
       const result = await work()
       connection.exec('commit')
-      lastCommit = Date.now()
-      wal ??= inodesOfWal()
+      files.committed()
       return result
     } catch (error) {
       if (connection.isTransaction) connection.exec('rollback')
@@ -131,37 +81,11 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     }
   }
 
-  /** Executes one write of a transaction. An error of ours changes nothing, so it fails only this write; one of SQLite fails the transaction. */
-  function attempt (run: () => unknown) {
-    try {
-      return run()
-    } catch (error) {
-      if (kindOf(error)) throw error
-      return error
-    }
-  }
-
   function close () {
-    for (const reader of idleReaders) {
-      reader.exec('detach file')
-      reader.close()
-    }
-    if (inodeOf(path) === inode) moveWal()
+    closeIdle()
+    files.moveWal(connection)
     connection.close()
     release()
-  }
-
-  /** Moves everything from the WAL to the file, and removes the WAL. If others have restored the file without it, their content stays. */
-  function moveWal () {
-    if (isWalRemoved() && statSync(path).ctimeMs > lastCommit) {
-      copyFileSync(path, `${path}-restored`)
-      return renameSync(`${path}-restored`, path) // SQLite does not write to a file that was moved
-    }
-    try {
-      connection.exec('pragma journal_mode = delete')
-    } catch {
-      // Others use the file.
-    }
   }
 
   function reading<T> (read: () => T) {
@@ -179,17 +103,77 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     if (isOutage || error instanceof StoreUnavailableError) onUnavailable?.(error)
     return isOutage ? new StoreUnavailableError(error) : error
   }
+}
 
-  /** Retries while another process writes. */
-  async function retryWhileBusy (action: () => void) {
-    const deadline = Date.now() + timeout
-    for (;;) {
-      try {
-        return action()
-      } catch (error) {
-        if (kindOf(error) !== 'busy' || Date.now() > deadline) throw error
-        await sleep(5)
+/** Returns a function that opens a snapshot for a long list, on a connection of its own. `reading` converts the errors of a function. */
+function snapshots (connect: () => Connection, reading: <R>(read: () => R) => R, timeout: number) {
+  const idle: Connection[] = []
+  const { track, closeSlowest } = openLists(timeout)
+  let readers = 0
+  let turn = Promise.resolve()
+
+  return {
+    async openSnapshot () {
+      if (readers === maxReaders && idle.length === 0) await closeSlowest()
+      return reading(open)
+    },
+    usage: () => ({ lists: { used: readers - idle.length, idle: idle.length, waiting: 0 } }),
+    closeIdle () {
+      for (const reader of idle) {
+        reader.exec('detach file')
+        reader.close()
       }
+    }
+  }
+
+  /** Starts a read transaction. It sees the database as of now. */
+  function open () {
+    const reader = idle.at(-1) ?? newReader()
+    if (!reader.isTransaction) reader.exec('begin')
+    reader.prepare('select 1 from file.sqlite_schema').get() // the first read determines what the transaction sees
+    idle.pop() // only after the transaction has started, so that a failure does not lose the connection
+    return {
+      track,
+      async run ({ text, values }: Statement) {
+        // All lists together read one piece per turn of the event loop, so that other requests are not delayed.
+        await (turn = turn.then(() => nextTurn()))
+        return reading(() => reader.prepare(text).all(...values) as Row[])
+      },
+      free () {
+        if (reader.isTransaction) reader.exec('rollback') // after some errors, SQLite has done so
+        idle.push(reader)
+      }
+    }
+  }
+
+  function newReader () {
+    if (readers === maxReaders) throw new StoreUnavailableError(new Error(`More than ${maxReaders} lists are being read`))
+    const reader = connect()
+    readers++
+    idle.push(reader)
+    return reader
+  }
+}
+
+/** Executes one write of a transaction. An error of ours changes nothing, so it fails only this write; one of SQLite fails the transaction. */
+function attempt (run: () => unknown) {
+  try {
+    return run()
+  } catch (error) {
+    if (kindOf(error)) throw error
+    return error
+  }
+}
+
+/** Retries while another process writes. */
+async function retryWhileBusy (action: () => void, timeout: number) {
+  const deadline = Date.now() + timeout
+  for (;;) {
+    try {
+      return action()
+    } catch (error) {
+      if (kindOf(error) !== 'busy' || Date.now() > deadline) throw error
+      await sleep(5)
     }
   }
 }

@@ -13,12 +13,15 @@ import { dialect, sqliteDatabase, triggersOf } from './tables.js'
 /** A statement blocks the process, so it visits at most so many records that may not match. */
 const maxVisits = 5000
 
+/** The table of a collection, and its statements, which can be prepared when it exists. */
+type Opened = Table & { statements: string[] }
+
 /** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
 export async function sqlite (name: string, options: EngineOptions): Promise<Engine> {
   const { timeout, onWarning } = options
-  /** What each collection needs when the engine starts. Statements can be prepared only when the tables exist. */
-  const opened: (Table & { prepare (): void })[] = []
-  const { connection, inTransaction, write, reading, openSnapshot, runShort, usage, close } = await connectSqlite(name, options)
+  const opened: Opened[] = []
+  const connections = await connectSqlite(name, options)
+  const { connection, prepared, inTransaction, write, usage, close } = connections
 
   /** The oldest keys have the lowest rowids, because a key that is used again is replaced. So an index of times is not needed. */
   const stopCleanup = keyCleanup(function removeExpiredKeys () {
@@ -26,95 +29,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       delete from idempotency_keys where at < ? and rowid in (select rowid from idempotency_keys order by rowid limit 1000)`).run(expiredBefore()).changes))
   })
 
-  return { open, start, check, connections: usage, close: () => stopCleanup().then(close) }
-
-  function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
-    const { name, schema, seed } = collection
-    const ids = generatedIds(collection)
-    const sqlTable = tableOf(collection, dialect)
-    const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
-    const lists = { ...listStatements(sqlTable, dialect), encodeRow }
-    const insertion = `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`
-    const orConflict = conflictFinder(connection, name, fields)
-    let statements: ReturnType<typeof prepared>
-
-    opened.push({
-      ...tableWith('integer primary key autoincrement', 'id', ids.lastUsed, ...triggersOf(name).map(([, sql]) => sql)),
-      fill () {
-        const insert = connection.prepare(insertion)
-        for (const record of seed) insert.run(...valuesOf(record))
-      },
-      prepare () { statements = prepared() }
-    })
-
-    return {
-      schema,
-
-      ...oneCallPerKey<T>(encode, async function append (call) {
-        checkTexts(call)
-        return (await write(() => insertAll(call), sizeOf(call))).map(encode)
-      }),
-
-      first (id) {
-        const row = reading(() => statements.selectFirst.get(id)) as Row | undefined
-        return row && encodeRow(row)
-      },
-
-      ...listReader(lists, { run: runShort, openSnapshot, timeout, maxVisits }),
-      version: () => digestOf(JSON.stringify(reading(() => statements.selectVersion.all()))),
-
-      change: (id, changeOf) => write(function change () {
-        const row = statements.selectFirst.get(id) as Row | undefined
-        if (!row) return
-        const current = encodeRow(row)
-        const record = changeOf(current)
-        const position = row.at(-1)
-        orConflict(() => record ? statements.replace.run(...valuesOf(checkText(record)), position) : statements.remove.run(position), record, position)
-        return record ? encode(record) : current
-      })
-    }
-
-    function prepared () {
-      return {
-        insert: connection.prepare(insertion),
-        selectLastId: connection.prepare(`
-          select max(id, ${ids.before}, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
-          from last_ids where collection = '${name}'`),
-        keepLastId: connection.prepare(`update last_ids set id = ? where collection = '${name}'`),
-        claimKey: connection.prepare(`insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`),
-        selectUse: connection.prepare(`select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`),
-        selectFirst: connection.prepare(`select ${columns}, position from ${table} where id = ? order by position limit 1`),
-        selectVersion: connection.prepare(versionSelection()),
-        replace: connection.prepare(`update ${table} set ${fields.map(({ column }) => `${column} = ?`).join(', ')} where position = ?`),
-        remove: connection.prepare(`delete from ${table} where position = ?`)
-      }
-    }
-
-    /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. */
-    function insertAll ({ records, isMany, key, digest: newDigest = '' }: Insert<T>) {
-      const [digest = '', usedId] = key === undefined ? [] : statements.selectUse.get(key, expiredBefore()) as [string, number] | undefined ?? []
-      if (usedId !== undefined) return numbered(records, Number(previousId({ digest, id: usedId }, newDigest)))
-      const areNumbered = !records.every(hasId)
-      const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
-      const given = numbered(records, first)
-      if (isMany) connection.exec('savepoint many')
-      try {
-        for (const [n, record] of given.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => statements.insert.run(...valuesOf(record)), record))
-      } catch (error) {
-        if (isMany && connection.isTransaction) connection.exec('rollback to many')
-        throw error
-      }
-      if (areNumbered) statements.keepLastId.run(first + records.length - 1)
-      if (key !== undefined) statements.claimKey.run(key, newDigest, first, Date.now())
-      return given
-    }
-
-    /** The first of so many new ids. */
-    function newId (count: number) {
-      const [last] = statements.selectLastId.get() as [number]
-      return nextId(last, id => statements.selectFirst.get(id) !== undefined, ids.maximum, count)
-    }
-  }
+  return { open: collection => openStore(collection, connections, opened, timeout), start, check, connections: usage, close: () => stopCleanup().then(close) }
 
   /**
    * Creates or changes all tables in one transaction, which is committed only if all statements can be prepared. Foreign keys that
@@ -126,7 +41,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       const database = sqliteDatabase(connection)
       const isNew = (await database.query("select name from sqlite_schema where name = 'collections'")).length === 0
       await migrate(database, isNew, sharedTables, opened, onWarning)
-      for (const { prepare } of opened) prepare()
+      for (const text of opened.flatMap(({ statements }) => statements)) prepared(text)
     })
     connection.exec('pragma foreign_keys = on')
   }
@@ -138,5 +53,89 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       ${opened.map(({ table, columns }) => `select ${columns.map(({ column }) => column)} from ${table} limit 0;`).join(' ')}
       insert into idempotency_keys values ('', '', hex(randomblob(32768)), 0, ${Number.MAX_SAFE_INTEGER})
       on conflict do update set digest = excluded.digest`))
+  }
+}
+
+/** Opens the store of a collection, and adds its table to the others. */
+function openStore<T extends HasId> (collection: StoreDefinition<T>, connections: Awaited<ReturnType<typeof connectSqlite>>, opened: Opened[], timeout: number): Required<Store<T>> {
+  const { connection, prepared, write, reading, runShort, openSnapshot } = connections
+  const { name, schema, seed } = collection
+  const ids = generatedIds(collection)
+  const sqlTable = tableOf(collection, dialect)
+  const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
+  const lists = { ...listStatements(sqlTable, dialect), encodeRow }
+  const orConflict = conflictFinder(connection, name, fields)
+  const statements = {
+    insert: `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`,
+    selectLastId: `
+      select max(id, ${ids.before}, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
+      from last_ids where collection = '${name}'`,
+    keepLastId: `update last_ids set id = ? where collection = '${name}'`,
+    claimKey: `insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`,
+    selectUse: `select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`,
+    selectFirst: `select ${columns}, position from ${table} where id = ? order by position limit 1`,
+    selectVersion: versionSelection(),
+    replace: `update ${table} set ${fields.map(({ column }) => `${column} = ?`).join(', ')} where position = ?`,
+    remove: `delete from ${table} where position = ?`
+  }
+
+  opened.push({
+    ...tableWith('integer primary key autoincrement', 'id', ids.lastUsed, ...triggersOf(name).map(([, sql]) => sql)),
+    fill () {
+      for (const record of seed) prepared(statements.insert).run(...valuesOf(record))
+    },
+    statements: Object.values(statements)
+  })
+
+  return {
+    schema,
+
+    ...oneCallPerKey<T>(encode, async function append (call) {
+      checkTexts(call)
+      return (await write(() => insertAll(call), sizeOf(call))).map(encode)
+    }),
+
+    first (id) {
+      const row = reading(() => prepared(statements.selectFirst).get(id)) as Row | undefined
+      return row && encodeRow(row)
+    },
+
+    ...listReader(lists, { run: runShort, openSnapshot, timeout, maxVisits }),
+    version: () => digestOf(JSON.stringify(reading(() => prepared(statements.selectVersion).all()))),
+
+    change: (id, changeOf) => write(function change () {
+      const row = prepared(statements.selectFirst).get(id) as Row | undefined
+      if (!row) return
+      const current = encodeRow(row)
+      const record = changeOf(current)
+      const position = row.at(-1)
+      orConflict(() => record ? prepared(statements.replace).run(...valuesOf(checkText(record)), position) : prepared(statements.remove).run(position), record, position)
+      return record ? encode(record) : current
+    })
+  }
+
+  /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. */
+  function insertAll ({ records, isMany, key, digest: newDigest = '' }: Insert<T>) {
+    const [digest = '', usedId] = key === undefined ? [] : prepared(statements.selectUse).get(key, expiredBefore()) as [string, number] | undefined ?? []
+    if (usedId !== undefined) return numbered(records, Number(previousId({ digest, id: usedId }, newDigest)))
+    const areNumbered = !records.every(hasId)
+    const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
+    const given = numbered(records, first)
+    if (isMany) connection.exec('savepoint many')
+    try {
+      for (const [n, record] of given.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => prepared(statements.insert).run(...valuesOf(record)), record))
+    } catch (error) {
+      if (isMany && connection.isTransaction) connection.exec('rollback to many')
+      throw error
+    }
+    if (areNumbered) prepared(statements.keepLastId).run(first + records.length - 1)
+    if (key !== undefined) prepared(statements.claimKey).run(key, newDigest, first, Date.now())
+    return given
+  }
+
+  /** The first of so many new ids. */
+  function newId (count: number) {
+    const [last] = prepared(statements.selectLastId).get() as [number]
+    return nextId(last, id => prepared(statements.selectFirst).get(id) !== undefined, ids.maximum, count)
   }
 }

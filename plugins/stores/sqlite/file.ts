@@ -1,7 +1,8 @@
-import { existsSync, rmSync, statSync } from 'node:fs'
+import { copyFileSync, existsSync, renameSync, rmSync, statSync } from 'node:fs'
 import { mkdir, open, realpath } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { loadOptional, StartupError } from '../../startup.js'
+import { StoreUnavailableError } from '../errors.js'
 
 /** A connection to a SQLite file: what node:sqlite and libsql have in common. */
 export interface Connection {
@@ -13,7 +14,7 @@ export interface Connection {
 }
 
 /** A prepared statement. Its parameters are values in order, or one object with values by name. */
-interface Statement {
+export interface Statement {
   run (...parameters: unknown[]): { changes: number | bigint }
   get (...parameters: unknown[]): unknown
   all (...parameters: unknown[]): unknown[]
@@ -142,7 +143,48 @@ export function canShare (connection: Connection) {
   return version.localeCompare('3.51.3', 'en', { numeric: true }) >= 0
 }
 
+/** Watches an open file and its WAL. If others remove or replace one of them, writes to the open files would succeed and be lost. */
+export function watchFiles (path: string) {
+  const inode = inodeOf(path)
+  let wal: string | undefined
+  let lastCommit = Date.now()
+  return { check, committed, moveWal }
+
+  function check () {
+    if (inodeOf(path) !== inode) throw new StoreUnavailableError(new Error(`The file ${path} was removed or replaced`))
+    if (isWalRemoved()) throw new StoreUnavailableError(new Error(`The file ${path}-wal or ${path}-shm was removed or replaced. Restart the service`))
+  }
+
+  function committed () {
+    lastCommit = Date.now()
+    wal ??= inodesOfWal()
+  }
+
+  function isWalRemoved () {
+    return wal !== undefined && inodesOfWal() !== wal
+  }
+
+  /** Identifies the WAL and its index. */
+  function inodesOfWal () {
+    return `${inodeOf(`${path}-wal`)} ${inodeOf(`${path}-shm`)}`
+  }
+
+  /** Moves everything from the WAL to the file, and removes the WAL. If others have restored the file without it, their content stays. */
+  function moveWal (connection: Connection) {
+    if (inodeOf(path) !== inode) return
+    if (isWalRemoved() && statSync(path).ctimeMs > lastCommit) {
+      copyFileSync(path, `${path}-restored`)
+      return renameSync(`${path}-restored`, path) // SQLite does not write to a file that was moved
+    }
+    try {
+      connection.exec('pragma journal_mode = delete')
+    } catch {
+      // Others use the file.
+    }
+  }
+}
+
 /** Identifies a file, also if another file replaces it under the same name. */
-export function inodeOf (path: string) {
+function inodeOf (path: string) {
   return statSync(path, { throwIfNoEntry: false })?.ino
 }
