@@ -16,12 +16,17 @@ import { connectPostgres } from './connections.js'
 import { postgresTable, probe, statement } from './statements.js'
 import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
 
+type Connections = Awaited<ReturnType<typeof connectPostgres>>
+
+/** The table of a collection, and the statements that the role must be allowed to execute. */
+type Opened = Table & { statements: pg.QueryConfig[] }
+
 /** Opens a PostgreSQL database. Any number of instances can share it. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
   const { timeout, onWarning } = options
-  /** What each collection needs when the engine starts, and the statements that the role must be allowed to execute. */
-  const opened: (Table & { statements: pg.QueryConfig[] })[] = []
-  const { start, write, ofCollection, openSnapshot, withTimeout, usage, close } = await connectPostgres(url, options, prepare)
+  const opened: Opened[] = []
+  const connections = await connectPostgres(url, options, prepare)
+  const { start, write, withTimeout, usage, close } = connections
   const stopCleanup = keyCleanup(async function removeExpiredKeys () {
     const text = `
       delete from idempotency_keys where (collection, key) in (
@@ -29,109 +34,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     return Number((await write({ text })).rowCount)
   })
 
-  return { open, start, check, connections: usage, close: () => stopCleanup().then(close) }
-
-  function open<T extends HasId> (collection: StoreDefinition<T>): Required<Store<T>> {
-    const { schema, seed } = collection
-    const table = postgresTable(collection, timeout)
-    const { read, write: writeOwn } = ofCollection()
-    const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
-    const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
-    const lists = listReader<T>(table, { run, openSnapshot, timeout })
-    const changeInOrder = changesInOrder({ table, firstRows, write: writeOwn, conflictOf, lookUp, timeout })
-    const [insert, insertAndNumber] = [inserter(false), inserter(true)]
-
-    const readVersion = batch(async function readOnce (calls: undefined[]) {
-      const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
-      return calls.map(() => version)
-    }, { concurrency: 2 })
-
-    // Another program may have stored what is not readable, so only the requests for it fail.
-    const selectFirst = batch<number, string | undefined>(ids => inParts(ids, async function selectAll (part) {
-      return (await firstRows(part)).map(row => row && table.encodeRow(row))
-    }), { concurrency: 2 })
-
-    opened.push({
-      ...table.created,
-      fill: query => query(table.insertion(false, false), table.columnsOf(seed.map(record => ({ record })))),
-      statements: [
-        { text: table.insertion(true, true), values: [...table.columnsOf([], true), 0, 0] },
-        table.selectPiece({ plan: table.plan({}) }, 1),
-        table.selectVersion,
-        { ...table.change, values: [...table.columnsOf([]), [], [], [], 0] }
-      ]
-    })
-
-    return {
-      schema,
-      ...oneCallPerKey<T>(table.encode, async function append (call) {
-        table.checkTexts(call)
-        return withTimeout((call.records.every(hasId) ? insert : insertAndNumber)(call))
-      }),
-      first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
-      async change (id, change) {
-        const deadline = options.deadline?.() ?? Date.now() + timeout
-        return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline }), deadline) : undefined
-      },
-      select,
-      count: query => withTimeout(lists.count(query)),
-      version: () => withTimeout(readVersion(undefined))
-    }
-
-    /** The first row with each of these ids: values, position, row version, and the last transaction that held it. */
-    async function firstRows (ids: number[]) {
-      const { rows } = await read({ ...table.selectFirsts, values: [ids] })
-      const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
-      return ids.map((_, n) => byPlace.get(n + 1))
-    }
-
-    async function select (query: Query<T>) {
-      const pending = lists.select(query)
-      try {
-        return await withTimeout(pending)
-      } catch (error) {
-        pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
-        throw error
-      }
-    }
-
-    /** Combines inserts into batches. A retry with an idempotency key is answered with the records that the key has created. */
-    function inserter (isNumbered: boolean) {
-      const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
-
-      return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Error)[]> {
-        const outcomes = await inParts(inserts, async part => {
-          const isKeyed = part.some(({ key }) => key !== undefined)
-          // All records of a call have its key, and the first one has the digest.
-          const given = part.flatMap(({ records, key, digest }) => records.map((record, n) => ({ record, key, digest: n === 0 ? digest : undefined })))
-          const values = [...table.columnsOf(given, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
-          const { rows } = await writeOwn({ ...isKeyed ? keyed : plain, values })
-          if (isNumbered && rows.length === 0) throw new NoIdLeftError()
-          const rowsByPlace = new Map(rows.map(row => [row[0], row]))
-          let place = 1
-          return part.map(({ records }) => {
-            const [, first, isInserted] = rowsByPlace.get(place) ?? [place, 0, true]
-            place += records.length
-            return isInserted ? numbered(records, Number(first)).map(table.encode) : undefined
-          })
-        }, conflictsInInserts)
-        const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
-        return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Error)
-      }, { sizeOf: table.sizeOf })
-    }
-
-    /** The responses to inserts whose keys have been used before. */
-    async function responsesOf (inserts: Insert<T>[]) {
-      if (inserts.length === 0) return []
-      const { rows } = await writeOwn({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
-      const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
-      return inserts.map(({ records, key, digest }) => {
-        const use = uses.get(key)
-        if (use === undefined) return new IdempotencyKeyInUseError()
-        return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new IdempotencyKeyReusedError()
-      })
-    }
-  }
+  return { open: collection => openStore(collection, connections, opened, options), start, check, connections: usage, close: () => stopCleanup().then(close) }
 
   /** Creates or upgrades all tables, and checks the privileges of the role. */
   async function prepare (client: pg.Client) {
@@ -151,5 +54,113 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   async function check () {
     const { rows: [[lacking] = []] } = await withTimeout(write({ text: probe(opened, timeout) }), Date.now() + timeout)
     if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
+  }
+}
+
+/** Opens the store of a collection, and adds its table to the others. */
+function openStore<T extends HasId> (collection: StoreDefinition<T>, connections: Connections, opened: Opened[], options: EngineOptions): Required<Store<T>> {
+  const { ofCollection, openSnapshot, withTimeout } = connections
+  const { timeout } = options
+  const { schema, seed } = collection
+  const table = postgresTable(collection, timeout)
+  const { read, write } = ofCollection()
+  const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
+  const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
+  const lists = listReader<T>(table, { run, openSnapshot, timeout })
+  const changeInOrder = changesInOrder({ table, firstRows, write, conflictOf, lookUp, timeout })
+  const [insert, insertAndNumber] = [inserter(false, table, write, conflictsInInserts), inserter(true, table, write, conflictsInInserts)]
+
+  const readVersion = batch(async function readOnce (calls: undefined[]) {
+    const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
+    return calls.map(() => version)
+  }, { concurrency: 2 })
+
+  // Another program may have stored what is not readable, so only the requests for it fail.
+  const selectFirst = batch<number, string | undefined>(ids => inParts(ids, async function selectAll (part) {
+    return (await firstRows(part)).map(row => row && table.encodeRow(row))
+  }), { concurrency: 2 })
+
+  opened.push({
+    ...table.created,
+    fill: query => query(table.insertion(false, false), table.columnsOf(seed.map(record => ({ record })))),
+    statements: [
+      { text: table.insertion(true, true), values: [...table.columnsOf([], true), 0, 0] },
+      table.selectPiece({ plan: table.plan({}) }, 1),
+      table.selectVersion,
+      { ...table.change, values: [...table.columnsOf([]), [], [], [], 0] }
+    ]
+  })
+
+  return {
+    schema,
+    ...oneCallPerKey<T>(table.encode, async function append (call) {
+      table.checkTexts(call)
+      return withTimeout((call.records.every(hasId) ? insert : insertAndNumber)(call))
+    }),
+    first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
+    async change (id, change) {
+      const deadline = options.deadline?.() ?? Date.now() + timeout
+      return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline }), deadline) : undefined
+    },
+    select,
+    count: query => withTimeout(lists.count(query)),
+    version: () => withTimeout(readVersion(undefined))
+  }
+
+  /** The first row with each of these ids: values, position, row version, and the last transaction that held it. */
+  async function firstRows (ids: number[]) {
+    const { rows } = await read({ ...table.selectFirsts, values: [ids] })
+    const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
+    return ids.map((_, n) => byPlace.get(n + 1))
+  }
+
+  async function select (query: Query<T>) {
+    const pending = lists.select(query)
+    try {
+      return await withTimeout(pending)
+    } catch (error) {
+      pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
+      throw error
+    }
+  }
+}
+
+/** Combines inserts into batches. A retry with an idempotency key is answered with the records that the key has created. */
+function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts']) {
+  const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
+
+  return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Error)[]> {
+    const outcomes = await inParts(inserts, insertPart, conflictsIn)
+    const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
+    return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Error)
+  }, { sizeOf: table.sizeOf })
+
+  /** Inserts records and their keys in one statement. A call whose key is not new has no outcome. */
+  async function insertPart (part: Insert<T>[]) {
+    const isKeyed = part.some(({ key }) => key !== undefined)
+    // All records of a call have its key, and the first one has the digest.
+    const given = part.flatMap(({ records, key, digest }) => records.map((record, n) => ({ record, key, digest: n === 0 ? digest : undefined })))
+    const values = [...table.columnsOf(given, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
+    const { rows } = await write({ ...isKeyed ? keyed : plain, values })
+    if (isNumbered && rows.length === 0) throw new NoIdLeftError()
+    const rowsByPlace = new Map(rows.map(row => [row[0], row]))
+    let place = 1
+    return part.map(({ records }) => {
+      const [, first, isInserted] = rowsByPlace.get(place) ?? [place, 0, true]
+      place += records.length
+      return isInserted ? numbered(records, Number(first)).map(table.encode) : undefined
+    })
+  }
+
+  /** The responses to inserts whose keys have been used before. */
+  async function responsesOf (inserts: Insert<T>[]) {
+    if (inserts.length === 0) return []
+    const { rows } = await write({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
+    const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
+    return inserts.map(({ records, key, digest }) => {
+      const use = uses.get(key)
+      if (use === undefined) return new IdempotencyKeyInUseError()
+      return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new IdempotencyKeyReusedError()
+    })
   }
 }

@@ -11,9 +11,8 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
   const { name } = collection
   const ids = generatedIds(collection)
   const sqlTable = tableOf(collection, dialect)
-  const { table, columns, fields } = sqlTable
+  const { table, fields } = sqlTable
   const types = fields.map(({ columnType }) => columnType)
-  const lockStep = `_lock as materialized (select ${lock(name, timeout)})`
   // The text of a double precision depends on extra_float_digits, so it is read as the hexadecimal digits of its bytes. (With the name of the column, lists would be sorted by these.)
   const selectedAs = ({ column, type }: { column: string, type: FieldType }) => type === 'number' ? `encode(float8send(${column}), 'hex')` : column
   const selected = fields.map(selectedAs).join(', ')
@@ -29,7 +28,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
       'id, position', ids.lastUsed, triggerOf(table)),
 
     columnsOf,
-    insertion,
+    insertion: insertionInto(sqlTable, name, ids, timeout),
     ...listStatements(sqlTable, dialect, selectedAs, decoded),
     encodeRow: (row: Row) => sqlTable.encodeRow(row.map((value, n) => decoded(value, fields[n]?.type))),
 
@@ -75,14 +74,16 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
     const rows = inserts.map(({ record = {}, key, digest }) => [...sqlTable.valuesOf(record), key, digest])
     return Array.from({ length: fields.length + (isKeyed ? 2 : 0) }, (_, n) => rows.map(row => row[n]))
   }
+}
 
-  /**
-   * Inserts records while it holds the lock of the collection, so that positions are in order of commits: no record
-   * appears before one that has been visible already. Returns a row for each record with its place, its id and whether
-   * it was inserted, unless there are neither generated ids nor keys.
-   */
-  function insertion (isNumbered: boolean, isKeyed: boolean) {
-    const given = [...types, ...isKeyed ? ['text', 'text'] : []]
+/**
+ * Returns a function that returns the statement that inserts records while it holds the lock of the collection, so that positions
+ * are in order of commits: no record appears before one that has been visible already. The statement returns a row for each record
+ * with its place, its id and whether it was inserted, unless there are neither generated ids nor keys.
+ */
+function insertionInto ({ table, columns, fields }: ReturnType<typeof tableOf>, name: string, ids: ReturnType<typeof generatedIds>, timeout: number) {
+  return function insertion (isNumbered: boolean, isKeyed: boolean) {
+    const given = [...fields.map(({ columnType }) => columnType), ...isKeyed ? ['text', 'text'] : []]
     const records = isNumbered ? '_numbered' : '_given'
     const keys = isKeyed ? ', _key, _digest' : ''
     const insertedOnly = isKeyed ? '_key is null or _key in (select key from _claimed)' : 'true'
@@ -111,7 +112,7 @@ export function postgresTable<T extends HasId> (collection: StoreDefinition<T>, 
       )`
     const lastId = `(select max("id") from _numbered where ${insertedOnly})`
     return `
-      with ${lockStep},
+      with _lock as materialized (select ${lock(name, timeout)}),
       _given as materialized (
         select given.* from _lock, unnest(${arrays(given)}) with ordinality as given (${columns}${keys}, _place)
       )
