@@ -8,23 +8,29 @@ import { planner, type Value } from '../query.js'
 import { generatedIds, hasId, indexedFields, maxCountedId, nextId, numbered, uniqueFields, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { indexesOf } from './indexes.js'
 import { countEntries, joined, listOf, readEntries } from './lists.js'
+import type { Entry } from './sorted-index.js'
 
-/** What other collections need to know of a collection. */
-interface Relations {
-  has (id: number): boolean
-  /** Whether a record, except the one at a position, refers to a record of a collection. */
-  refersTo (collection: string, id: number, position?: number): boolean
-  /** What is wrong with the references of its first records. */
-  violations (): string[]
+/** What the other collections of an engine need to know of a collection. */
+interface Collection {
+  seed: readonly object[]
+  /** Its fields that refer to a collection, and the name of that collection. */
+  references: [field: string, target: string][]
+  indexes: ReturnType<typeof indexesOf>
 }
+
+type MemoryDefinition<T extends HasId> = Omit<StoreDefinition<T>, 'name'> & { name?: string }
 
 /** The memory of this process. */
 export function memoryEngine ({ timeout }: Pick<EngineOptions, 'timeout'>): Engine {
-  const collections = new Map<string, Relations>()
+  const collections = new Map<string, Collection>()
   return {
     open: definition => memory(definition, timeout, collections),
     start () {
-      const problems = Array.from(collections.values(), collection => collection.violations()).flat()
+      const problems = [...collections].flatMap(([name, { seed, references }]) => references.flatMap(([field, target]) => {
+        const values = new Set(seed.map(record => Reflect.get(record, field) as number | undefined))
+        const missing = [...values].filter(value => value !== undefined && !collections.get(target)?.indexes.first(value))
+        return missing.length > 0 ? [violations.missing(`${name}.${field}`, target, missing)] : []
+      }))
       if (problems.length > 0) throw new StartupError(unfit(problems))
     },
     check () {},
@@ -33,8 +39,8 @@ export function memoryEngine ({ timeout }: Pick<EngineOptions, 'timeout'>): Engi
 }
 
 /** Creates a store in memory. Only `list` takes longer as the collection grows. */
-export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'name'> & { name?: string }, timeout = Infinity, others = new Map<string, Relations>()): Required<Store<T>> {
-  const { name: ownName = '', schema, seed } = definition
+export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeout = Infinity, collections = new Map<string, Collection>()): Required<Store<T>> {
+  const { schema, seed } = definition
   const encode = encoderOf(schema)
   const ids = generatedIds({ schema, seed })
   const keys = memoryKeys()
@@ -46,22 +52,12 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
   /** Distinguishes the versions of this store from those of other instances. */
   const instance = randomInt(2 ** 47).toString(36)
   const indexed = indexedFields(definition)
-  const unique = uniqueFields(definition)
   const plan = planner(fieldsOf(schema).filter(({ name }) => indexed.includes(name)))
   const indexes = indexesOf(indexed)
-  const references = Object.entries(definition.references ?? {})
-  const isConstrained = unique.length + references.length > 0
+  const { isConstrained, checkAll, checked, uniquelyValued, checkRemoval } = constraintsOf(definition, indexes, collections)
 
   for (const record of seed) add(uniquelyValued(record))
-  others.set(ownName, {
-    has: id => indexes.first(id) !== undefined,
-    refersTo: (target, id, position) => references.some(([name, other]) => other === target && indexes.hasOther(name, id, position)),
-    violations: () => references.flatMap(([name, target]) => {
-      const values = new Set(seed.map(record => Reflect.get(record, name) as number | undefined))
-      const missing = [...values].filter(value => value !== undefined && !others.get(target)?.has(value))
-      return missing.length > 0 ? [violations.missing(`${ownName}.${name}`, target, missing)] : []
-    })
-  })
+
   return {
     schema,
     append: (record, key) => append({ records: [record], isMany: false, key }),
@@ -84,34 +80,6 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     if (areNumbered) lastId = first + records.length - 1
     if (key !== undefined) keys.set(key, { digest, id: first })
     return jsonOf(given.map(add), isMany)
-  }
-
-  /** Throws if a record conflicts with others, or with those before it. */
-  function checkAll (records: readonly HasId[], isMany: boolean) {
-    const before = new Map(['id', ...unique].map(name => [name, new Set<unknown>()]))
-    for (const [n, record] of records.entries()) {
-      withIndex(isMany ? n : undefined, () => checked(record, undefined, before))
-      for (const [name, values] of before) values.add(Reflect.get(record, name))
-    }
-  }
-
-  /** Returns the record, unless it conflicts with others. One that replaces another has its position. */
-  function checked<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
-    for (const [name, target] of references) {
-      const value = Reflect.get(record, name) as number | undefined
-      const isOwn = target === ownName && (value === Reflect.get(record, 'id') || before?.get('id')?.has(value))
-      if (value !== undefined && !isOwn && !others.get(target)?.has(value)) throw conflicts.missing(name, target)
-    }
-    return uniquelyValued(record, position, before)
-  }
-
-  function uniquelyValued<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
-    for (const name of unique) {
-      const value = Reflect.get(record, name) as Value
-      if (value === undefined) continue
-      if (indexes.hasOther(name, value, position) || before?.get(name)?.has(value)) throw conflicts.used(name)
-    }
-    return record
   }
 
   function add (record: HasId) {
@@ -141,10 +109,52 @@ export function memory<T extends HasId> (definition: Omit<StoreDefinition<T>, 'n
     const { position, json: current } = found
     const record = changeOf(current)
     const json = record ? encode(checked(record, position)) : current
-    const referrer = record ? undefined : [...others].find(([name, other]) => other.refersTo(ownName, id, name === ownName ? position : undefined))
-    if (referrer) throw conflicts.referred(referrer[0])
+    if (!record) checkRemoval(found)
     indexes.change(found, record, json)
     changes++
     return json
+  }
+}
+
+/** The unique fields and the references of a collection, which is added to the others of its engine. */
+function constraintsOf<T extends HasId> ({ name: ownName = '', seed, ...definition }: MemoryDefinition<T>, indexes: Collection['indexes'], collections: Map<string, Collection>) {
+  const unique = uniqueFields(definition)
+  const references = Object.entries(definition.references ?? {})
+  collections.set(ownName, { seed, references, indexes })
+  return { isConstrained: unique.length + references.length > 0, checkAll, checked, uniquelyValued, checkRemoval }
+
+  /** Throws if a record conflicts with others, or with those before it. */
+  function checkAll (records: readonly HasId[], isMany: boolean) {
+    const before = new Map(['id', ...unique].map(name => [name, new Set<unknown>()]))
+    for (const [n, record] of records.entries()) {
+      withIndex(isMany ? n : undefined, () => checked(record, undefined, before))
+      for (const [name, values] of before) values.add(Reflect.get(record, name))
+    }
+  }
+
+  /** Returns the record, unless it conflicts with others. One that replaces another has its position. */
+  function checked<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
+    for (const [name, target] of references) {
+      const value = Reflect.get(record, name) as number | undefined
+      const isOwn = target === ownName && (value === Reflect.get(record, 'id') || before?.get('id')?.has(value))
+      if (value !== undefined && !isOwn && !collections.get(target)?.indexes.first(value)) throw conflicts.missing(name, target)
+    }
+    return uniquelyValued(record, position, before)
+  }
+
+  function uniquelyValued<R extends object> (record: R, position?: number, before?: Map<string, Set<unknown>>) {
+    for (const name of unique) {
+      const value = Reflect.get(record, name) as Value
+      if (value === undefined) continue
+      if (indexes.hasOther(name, value, position) || before?.get(name)?.has(value)) throw conflicts.used(name)
+    }
+    return record
+  }
+
+  function checkRemoval ({ id, position }: Entry) {
+    for (const [name, { references, indexes }] of collections) {
+      const isReferrer = references.some(([field, target]) => target === ownName && indexes.hasOther(field, id, name === ownName ? position : undefined))
+      if (isReferrer) throw conflicts.referred(name)
+    }
   }
 }
