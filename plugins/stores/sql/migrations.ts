@@ -3,7 +3,7 @@ import { maxCounted, unfit } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
 import type { MaybePromise } from '../store.js'
 import { constraintsOf } from './constraints.js'
-import type { Actual, Change, Database, Table } from './database.js'
+import type { Actual, Change, Database, Query, Table } from './database.js'
 import { literal, quoted, sqlValue, toColumn } from './table.js'
 
 /** What is recorded about a field. Previous releases have recorded the definition of its column. */
@@ -35,6 +35,7 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
   const rows = await query('select name, version, columns from collections')
   const problems: string[] = []
   const { compareKeys, addKeys, isPossible } = constraintsOf(database, problems)
+  const { differences, removals, count } = comparisonOf(query, problems, onWarning)
   for (const table of tables) await compareKeys(table)
   for (const table of tables) {
     const [, version, columns] = rows.find(([name]) => name === table.name) ?? []
@@ -104,8 +105,13 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
     }
     return isChanged
   }
+}
 
-  /** The columns to add or to change. Adds the problems that need a decision to the others. */
+/** Compares the fields of tables with what is stored. What needs a decision is added to the problems. */
+function comparisonOf (query: Query, problems: string[], onWarning?: (message: string) => void) {
+  return { differences, removals, count }
+
+  /** The columns to add or to change. */
   async function differences (table: Table, actual: Actual, recorded: Records, executed: string[]) {
     const changes: Change[] = []
     for (const column of table.columns) {
