@@ -11,44 +11,29 @@ const minRate = 64 * 1024
 export function openLists (timeout: number) {
   /** A list has this time until it must be fast. A list that waits for a connection waits no longer than half of it. */
   const grace = 2 * timeout
-  const lists = new Map<Readable, Pace>()
+  const lists = new Map<Readable, { rate (): number, isSlow (): boolean }>()
   return { track, closeSlowest }
 
   /** Adds a list. The returned function notes the size of each piece that the client begins to read. */
   function track (list: Readable) {
-    const pace = { opened: Date.now(), since: Date.now(), bytes: 0 }
-    lists.set(list, pace)
+    const opened = Date.now()
+    let [since, bytes] = [opened, 0]
+    const age = () => Date.now() - since
+    const rate = () => bytes / age() * 1000
+    const isSlow = () => age() > grace && rate() < minRate * (Date.now() - opened) / grace
+    lists.set(list, { rate, isSlow })
     list.once('close', () => lists.delete(list))
-    return function onPiece (bytes: number) {
+    return function onPiece (size: number) {
       // A list that was read fast enough gets no advantage later.
-      if (age(pace) > grace && !isSlow(pace)) Object.assign(pace, { since: Date.now(), bytes: 0 })
-      pace.bytes += bytes
+      if (age() > grace && !isSlow()) [since, bytes] = [Date.now(), 0]
+      bytes += size
     }
   }
 
   /** Closes the list that is read most slowly, if it is too slow. */
   async function closeSlowest () {
-    const slow = [...lists].filter(([, pace]) => isSlow(pace))
-    const [[slowest] = []] = slow.sort(([, one], [, other]) => rate(one) - rate(other))
+    const slow = [...lists].filter(([, { isSlow }]) => isSlow())
+    const [[slowest] = []] = slow.sort(([, one], [, other]) => one.rate() - other.rate())
     if (slowest) await once(slowest.destroy(new Error('The client reads the list too slowly')), 'close').catch(() => {})
   }
-
-  function isSlow (pace: Pace) {
-    return age(pace) > grace && rate(pace) < minRate * (Date.now() - pace.opened) / grace
-  }
-}
-
-/** How many bytes of a list its client has read since some time. */
-interface Pace {
-  opened: number
-  since: number
-  bytes: number
-}
-
-function age ({ since }: Pace) {
-  return Date.now() - since
-}
-
-function rate (pace: Pace) {
-  return pace.bytes / age(pace) * 1000
 }
