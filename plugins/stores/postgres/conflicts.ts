@@ -15,14 +15,6 @@ interface Step {
   key?: string | undefined
 }
 
-/** A condition that finds rows by values, and the position of the row that was found for each value. */
-interface Search {
-  join: string
-  columnType: string
-  values: unknown[]
-  found: Map<unknown, unknown>
-}
-
 /** A violated constraint: its columns, and for a foreign key the table and the columns that it refers to. */
 const violated = `
   with key (own, columns, target, others) as (
@@ -91,12 +83,13 @@ export function conflictFinder<T extends HasId> (collection: StoreDefinition<T>,
     }
   }
 
-  function search (values: unknown[], columnType: string, join: string): Search {
-    return { values: [...new Set(values)], columnType, join, found: new Map() }
+  /** A condition that finds rows by values, and the position of the row that was found for each value. */
+  function search (values: unknown[], columnType: string, join: string) {
+    return { values: [...new Set(values)], columnType, join, found: new Map<unknown, unknown>() }
   }
 
   /** Executes all searches in one statement. */
-  async function run (searches: Search[]) {
+  async function run (searches: ReturnType<typeof search>[]) {
     const text = searches.map(({ columnType, join }, n) => `select ${n}, given.place, t.position from unnest($${n + 1}::${columnType}[]) with ordinality as given (value, place) join ${join} = given.value`)
     const { rows } = await read({ text: text.join(' union all '), values: searches.map(({ values }) => values) })
     for (const [n, place, position] of rows) searches[Number(n)]?.found.set(searches[Number(n)]?.values[Number(place) - 1], position)
