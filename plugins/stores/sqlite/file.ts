@@ -146,8 +146,11 @@ export function canShare (connection: Connection) {
 /** Watches an open file and its WAL. If others remove or replace one of them, writes to the open files would succeed and be lost. */
 export function watchFiles (path: string) {
   const inode = inodeOf(path)
+  /** Identifies the WAL and its index. */
   let wal: string | undefined
   let lastCommit = Date.now()
+  const inodesOfWal = () => `${inodeOf(`${path}-wal`)} ${inodeOf(`${path}-shm`)}`
+  const isWalRemoved = () => wal !== undefined && inodesOfWal() !== wal
   return { check, committed, moveWal }
 
   function check () {
@@ -158,15 +161,6 @@ export function watchFiles (path: string) {
   function committed () {
     lastCommit = Date.now()
     wal ??= inodesOfWal()
-  }
-
-  function isWalRemoved () {
-    return wal !== undefined && inodesOfWal() !== wal
-  }
-
-  /** Identifies the WAL and its index. */
-  function inodesOfWal () {
-    return `${inodeOf(`${path}-wal`)} ${inodeOf(`${path}-shm`)}`
   }
 
   /** Moves everything from the WAL to the file, and removes the WAL. If others have restored the file without it, their content stays. */
