@@ -84,8 +84,12 @@ export function unfit (problems: string[]) {
 
 /** How many values are wrong, and one of them. */
 function someOf (values: unknown[]) {
-  const [count, verb] = values.length > maxCounted ? [`more than ${maxCounted} values`, 'are'] : values.length === 1 ? ['1 value', 'is'] : [`${values.length} values`, 'are']
-  return `${count}, such as ${JSON.stringify(values[0])}, ${verb}`
+  return `${counted(values.length, 'value')}, such as ${JSON.stringify(values[0])}, ${values.length === 1 ? 'is' : 'are'}`
+}
+
+/** A number of things in words. */
+export function counted (count: number, noun: string) {
+  return count > maxCounted ? `more than ${maxCounted} ${noun}s` : `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
 /** The error for a change that the database rejects. The reason, such as the name of a constraint, is for the log. */

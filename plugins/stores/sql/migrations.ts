@@ -1,5 +1,5 @@
 import { StartupError } from '../../startup.js'
-import { maxCounted, unfit } from '../errors.js'
+import { counted, maxCounted, unfit } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
 import type { MaybePromise } from '../store.js'
 import { constraintsOf } from './constraints.js'
@@ -131,10 +131,10 @@ function comparisonOf (query: Query, problems: string[], onWarning?: (message: s
         problems.push(`${field} has values of the type ${types.join(' or ')}, but the schema needs ${column.types.join(' or ')}. Allow these types too, or add SQL to upgrades that converts the values.`)
       } else {
         const missing = isGiven || has.isRequired ? 0 : await count(table, `${column.column} is null`)
-        if (missing) problems.push(`${field} is required, but is missing in ${records(missing)}. ${howToGive}`)
+        if (missing) problems.push(`${field} is required, but is missing in ${counted(missing, 'record')}. ${howToGive}`)
         const listed = values?.filter(value => value !== null || from === 'json').map(value => sqlValue(toColumn(value, from)))
         const removed = listed && !known?.values?.every(value => values?.includes(value)) ? await count(table, `${column.column} not in (${listed.join(', ')})`) : 0
-        if (removed) problems.push(`${field} has values in ${records(removed)} that the schema does not list. Add these values to the schema, or add SQL to upgrades that changes them.`)
+        if (removed) problems.push(`${field} has values in ${counted(removed, 'record')} that the schema does not list. Add these values to the schema, or add SQL to upgrades that changes them.`)
       }
       if (!has?.fits || from !== type || has.isRequired === isOptional || hasValueList) changes.push({ column, has, from, hasValueList })
     }
@@ -146,7 +146,7 @@ function comparisonOf (query: Query, problems: string[], onWarning?: (message: s
     const changes: Change[] = []
     for (const name of Object.keys(recorded).filter(name => table.columns.every(column => column.name !== name))) {
       const [has, values] = [actual.get(name), await count(table, `${quoted(name)} is not null`)]
-      if (values) onWarning?.(`The schema of the collection ${table.name} does not have the field ${name}, which has values in ${records(values)}. To keep them in another field, add "renames": {"${name}": "NEW_NAME"}. To remove them, add to upgrades: alter table ${table.table} drop column ${quoted(name)}`)
+      if (values) onWarning?.(`The schema of the collection ${table.name} does not have the field ${name}, which has values in ${counted(values, 'record')}. To keep them in another field, add "renames": {"${name}": "NEW_NAME"}. To remove them, add to upgrades: alter table ${table.table} drop column ${quoted(name)}`)
       if (!has?.isRequired || has.default !== undefined) continue
       changes.push({ column: { name, type: 'json', types: [], isOptional: true, column: quoted(name), columnType: has.type, definition: '' }, has, from: 'json' })
     }
@@ -155,8 +155,8 @@ function comparisonOf (query: Query, problems: string[], onWarning?: (message: s
 
   /** The number of records for which a condition is true. */
   async function count ({ table }: Table, condition: string) {
-    const [[counted] = []] = await query(`select count(*) from (select 1 from ${table} where ${condition} limit ${maxCounted + 1}) as counted`)
-    return Number(counted)
+    const [[found] = []] = await query(`select count(*) from (select 1 from ${table} where ${condition} limit ${maxCounted + 1}) as counted`)
+    return Number(found)
   }
 }
 
@@ -171,10 +171,6 @@ function typeIn (columnType: string, { type }: Pick<Field, 'type'>): FieldType |
   if (/^(big|small)?int(eger)?$/i.test(columnType)) return 'integer'
   if (/^(real|double precision|numeric)$/i.test(columnType)) return 'number'
   if (/^bool(ean)?$/i.test(columnType)) return 'boolean'
-}
-
-function records (count: number) {
-  return count > maxCounted ? `more than ${maxCounted} records` : count === 1 ? '1 record' : `${count} records`
 }
 
 /** Adds what was done to the message of an error. */
