@@ -57,7 +57,7 @@ export function conflictFinder<T extends HasId> (collection: StoreDefinition<T>,
   /** Looks up what some calls may conflict with. Returns a function that returns the conflict of a call, given the calls before it. */
   async function lookUp (steps: Step[]) {
     const values = (name: string) => steps.map(({ record = {} }): unknown => Reflect.get(record, name)).filter(value => value !== undefined)
-    const removed = steps.flatMap(({ before, record }) => record ? [] : [idOf(before)])
+    const removed = steps.flatMap(({ before = {}, record }) => record ? [] : [Reflect.get(before, 'id') as unknown])
     const keys = search(steps.flatMap(({ key }) => key ?? []), 'text', `(select key, 0 as position from idempotency_keys where collection = ${literal(name)} and at >= ${expiredBefore()}) as t on t.key`)
     const holders = unique.map(({ name, type, column, columnType }) => ({ name, ...search(values(name), columnType, `${table} as t on t.${type === 'string' ? dialect.byCodePoint(column) : column}`) }))
     const targets = Object.entries(references).map(([name, target]) => ({ name, target, ...search(values(name), 'bigint', `${quoted(target)} as t on t.id`) }))
@@ -68,7 +68,7 @@ export function conflictFinder<T extends HasId> (collection: StoreDefinition<T>,
     return function conflictOf ({ before = {}, position = NaN, record, key }: Step) {
       if (key !== undefined && keys.found.has(key)) return
       if (!record) {
-        const referrer = referrers.find(({ found }) => found.has(idOf(before)))
+        const referrer = referrers.find(({ found }) => found.has(Reflect.get(before, 'id')))
         return referrer && conflicts.referred(referrer.other)
       }
       const changed = <S extends { name: string }>(searches: S[]) => searches.map(search => ({ ...search, value: Reflect.get(record, search.name) as unknown }))
@@ -103,10 +103,6 @@ export function isConflict (error: unknown) {
 
 function causeOf (error: unknown): Partial<pg.DatabaseError> {
   return Object(Object(error).cause)
-}
-
-function idOf (record: object = {}): unknown {
-  return Reflect.get(record, 'id')
 }
 
 /** An array with the names of the columns of a table that have some numbers. */

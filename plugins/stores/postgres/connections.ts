@@ -43,11 +43,6 @@ export async function connectPostgres (url: string, options: EngineOptions, prep
     }
   }
 
-  /** Runs a statement that changes nothing. If it takes too long, the server is asked to cancel it. */
-  function read (config: pg.QueryConfig, deadline: number) {
-    return run(config, cancel, deadline).catch(fail)
-  }
-
   /**
    * Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby
    * has it. A function returns the statement when there is a connection for it.
@@ -60,7 +55,8 @@ export async function connectPostgres (url: string, options: EngineOptions, prep
   function ofCollection () {
     const whenFree = limited(Math.ceil(pools.queries.options.max / 2), timeout)
     return {
-      read: (config: pg.QueryConfig) => whenFree(deadline => read(config, deadline)),
+      /** Runs a statement that changes nothing. If it takes too long, the server is asked to cancel it. */
+      read: (config: pg.QueryConfig) => whenFree(deadline => run(config, cancel, deadline).catch(fail)),
       write: (statement: Statement) => whenFree(deadline => write(statement, deadline))
     }
   }
