@@ -12,7 +12,7 @@ import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { requiredMethods, uniqueFields } from '../stores/store.js'
 import { bodyPreparation, hidingHandler } from './access.js'
-import { checkDefinition, maxRecords, methods, operations, type Definition, type Operation } from './definition.js'
+import { checkDefinition, maxRecords, methods, operations, type CheckedDefinition, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
 import { listQueryOf, totalHeader } from './queries.js'
 
@@ -49,11 +49,11 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   if (Array.from(app.prefix.matchAll(/(?<!:):(\w+)/g), ([, name]) => name).includes(definition.idParameter)) {
     throw new StartupError(`Invalid collection ${definition.name}: the prefix ${app.prefix} has a parameter ${definition.idParameter}, too. Set the option idParameter to another name.`)
   }
-  const { responseSchema: schema, newSchema, patchSchema, idSource, idParameter, words: { one, many, One, Many } } = definition
+  const { responseSchema, newSchema, patchSchema, idParameter, words: { One, Many } } = definition
   // A prefix such as `/v1/orders` ends with the name of the collection, which is in the names of its operations already.
   await applyApiDefaults(app, options.errorHandler, app.prefix.replace(new RegExp(`/${definition.name.replaceAll('_', '[-_]')}$`), ''))
   const has = (...some: Operation[]) => definition.operations.some(operation => some.includes(operation))
-  const components = [...has('create', 'createMany', 'replace', 'update', 'delete') ? [ConflictingRequest] : [], schema, ...has('create', 'createMany', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []]
+  const components = [...has('create', 'createMany', 'replace', 'update', 'delete') ? [ConflictingRequest] : [], responseSchema, ...has('create', 'createMany', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []]
   for (const component of new Set(components)) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
   const handlers = handlersOf(storeOf(app, definition, store), definition)
@@ -63,6 +63,31 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const hasOwnCreate = options.routes?.create !== undefined && options.routes.createMany === undefined
   const offered = options.operations ?? operations.filter(operation => operation !== 'createMany' || (canCreateMany && !hasOwnCreate))
   const prepareBody = bodyPreparation(definition)
+  const schemas = schemasOf(definition)
+
+  for (const operation of offered) {
+    const schema = schemas[operation]
+    const { schema: ownSchema, preValidation = [], onSend = [], ...own } = { ...options.routes?.[operation] }
+    const config = { ...own.config, collection: definition.name }
+    const ofMany = operation === 'createMany' ? '/batch' : app.prefix === '' ? '/' : ''
+    const names = namesIn(app, operation + (['list', 'createMany'].includes(operation) ? Many : One), definition.name)
+    app.route({
+      ...routeDefaults,
+      method: methods[operation],
+      url: schema.params ? `/:${idParameter}` : ofMany,
+      ...own,
+      config,
+      schema: { ...names, ...schema, ...ownSchema },
+      preValidation: [preValidation, schema.body ? prepareBody ?? [] : []].flat(),
+      onSend: [onSend, operation === 'list' ? compress : []].flat(),
+      handler: hidingHandler(handlers[operation], definition)
+    })
+  }
+}
+
+/** The schemas of the routes of a collection, which are also in the document. */
+function schemasOf (definition: CheckedDefinition): Record<Operation, FastifySchema> {
+  const { responseSchema: schema, newSchema, patchSchema, idSource, idParameter, words: { one, many } } = definition
   const params = Type.Object({ [idParameter]: PathId })
   const location = { Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` }) }
   const mayRepeat = !uniqueFields(definition).includes('id')
@@ -72,7 +97,7 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const changed = ref(schema, { description: `The stored ${one}`, headers: etagHeader })
   const change = { params, headers: ChangeHeaders, response: { 200: changed, ...errorResponses(404, 409, 412, 413) } }
 
-  const schemas: Record<Operation, FastifySchema> = {
+  return {
     list: {
       summary: `List all ${many}`,
       description: `The ${many} are in order of creation${definition.filters.length > 0 ? ', or in that of `sort`' : ''}. With \`limit\`, the response is one page, and its \`Link\` header leads to the next page.`,
@@ -146,25 +171,6 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
         ...errorResponses(404, 409, 412, 413)
       }
     }
-  }
-
-  for (const operation of offered) {
-    const schema = schemas[operation]
-    const { schema: ownSchema, preValidation = [], onSend = [], ...own } = { ...options.routes?.[operation] }
-    const config = { ...own.config, collection: definition.name }
-    const ofMany = operation === 'createMany' ? '/batch' : app.prefix === '' ? '/' : ''
-    const names = namesIn(app, operation + (['list', 'createMany'].includes(operation) ? Many : One), definition.name)
-    app.route({
-      ...routeDefaults,
-      method: methods[operation],
-      url: schema.params ? `/:${idParameter}` : ofMany,
-      ...own,
-      config,
-      schema: { ...names, ...schema, ...ownSchema },
-      preValidation: [preValidation, schema.body ? prepareBody ?? [] : []].flat(),
-      onSend: [onSend, operation === 'list' ? compress : []].flat(),
-      handler: hidingHandler(handlers[operation], definition)
-    })
   }
 }
 
