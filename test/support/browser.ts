@@ -9,6 +9,9 @@ import type { Test } from 'tap'
 import { install } from './install.js'
 import { without } from './programs.js'
 
+/** Upgrades to HTTPS, as Playwright does, and two pages of the address bar, which every window would load. */
+const disabled = 'HttpsUpgrades,WebUIOmniboxPopup,WebUIOmniboxAimPopup'
+
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
 
 /** Starts a browser: the one at CHROMIUM_PATH, the one of the machine, or the one from npm. */
@@ -18,7 +21,7 @@ export async function launch (t: Pick<Test, 'teardown'>, ...args: string[]) {
   const executablePath = process.env.CHROMIUM_PATH ?? installed.find(existsSync) ?? await packaged(home)
   const browser = await chromium.launch({
     executablePath,
-    args: ['--no-sandbox', '--headless', '--disable-gpu', '--disable-background-networking', '--disable-component-update', ...args],
+    args: ['--no-sandbox', '--headless', '--disable-gpu', '--disable-background-networking', '--disable-component-update', `--disable-features=${disabled}`, ...args],
     env: { ...process.env, TMPDIR: home, HOME: home }
   })
   t.teardown(() => browser.close())
