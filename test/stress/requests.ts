@@ -2,6 +2,7 @@ import { METHODS } from 'node:http'
 import fc from 'fast-check'
 import type { Sent } from '../support/curl.js'
 import type { Document, Operation, Schema } from '../support/document.js'
+import { character } from '../support/text.js'
 
 /** Generates valid requests, almost valid ones, and others. */
 export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent> {
@@ -87,9 +88,9 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
       }
       case 'number': return fc.oneof(fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer())
       case 'string': {
-        if (pattern === undefined) return fc.string({ unit: 'binary' })
+        if (pattern === undefined) return fc.string({ unit: character })
         const allowed = new RegExp(pattern, 'u')
-        return fc.oneof(fc.string({ unit: 'binary' }), fc.stringMatching(allowed)).filter(text => allowed.test(text))
+        return fc.oneof(fc.string({ unit: character }), fc.stringMatching(allowed)).filter(text => allowed.test(text))
       }
       default: throw new Error(`The document has a type that this test does not know: ${type}`)
     }
@@ -99,7 +100,7 @@ export function requestsOf ({ paths, components }: Document): fc.Arbitrary<Sent>
   function textsFor (schema: Schema) {
     return fc.oneof(
       { weight: 6, arbitrary: valuesFor(schema).map(String) },
-      { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 8 }) },
+      { weight: 1, arbitrary: fc.string({ unit: character, maxLength: 8 }) },
       { weight: 1, arbitrary: fc.constantFrom('', '-', '1e2', '0x10', ' 1', '1.5', '007', '-0', '9'.repeat(30), '٣', '..', '1/2', 'null', 'MQ', 'NTA') }
     )
   }
