@@ -6,5 +6,5 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 const contents = folder => readdirSync(folder).map(name => readFileSync(`${folder}/${name}`, 'utf8'))
 const hasRun = contents('.tap/processinfo').map(text => /"externalID": "(.+)"/.exec(text)?.[1])
 const inGroups = contents('test/groups').flatMap(text => Array.from(text.matchAll(/'\.\.\/(.+)\.js'/g), ([, name]) => `test/${name}.ts`))
-const files = execFileSync('npx', ['tap', 'list'], { encoding: 'utf8' }).split('\n')
+const files = execFileSync('tap', ['list'], { encoding: 'utf8' }).split('\n')
 writeFileSync('.tap/rest', files.filter(file => ![...hasRun, ...inGroups].includes(file)).join('\n'))

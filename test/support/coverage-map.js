@@ -5,9 +5,10 @@ const isPartial = process.argv.slice(2).some(argument => !argument.startsWith('-
 export const isQuick = process.env.npm_lifecycle_event === 'test' && process.env.COVERAGE !== 'true'
 
 /**
- * Tells tap what a test file covers: everything, except that the tests in test/programs and a part of the tests cover
- * nothing. So the coverage does not depend on the programs of the machine, and one test file can pass.
+ * Tells tap what a test file covers: everything, except that the tests in test/programs, those in test/stress, which cover
+ * nothing that others do not, and a part of the tests cover nothing. So the coverage does not depend on the programs of the machine, and one
+ * test file can pass.
  */
 export default function coverageOf (testFile) {
-  return isPartial || isQuick || testFile.startsWith('test/programs/') ? null : []
+  return isPartial || isQuick || /^test\/groups\/(faults|programs|stress)\./.test(testFile) ? null : []
 }

@@ -1,2 +1,0 @@
-import '../stores/lists.test.js'
-import '../stress/load.test.js'

@@ -1,0 +1,2 @@
+import '../stress/load.test.js'
+import '../stress/schemas.test.js'
