@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { cannotCreateMany } from '../host-stores.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
-import { isLarge, isTooLarge } from '../http/json-body.js'
+import { isLarge, isLargerThan } from '../http/json-body.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { defaultAdder, fieldVisitor, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
@@ -156,8 +156,8 @@ function withIdOfPath<R extends HasId> (record: R, id: number) {
 }
 
 /** Returns a record that is not larger than a request can be, however many changes have added to it. */
-function checkSize<T> (request: FastifyRequest, record: T) {
-  if (isTooLarge(request, record)) throw httpError(413)
+function checkSize<T> ({ routeOptions }: FastifyRequest, record: T) {
+  if (isLargerThan(routeOptions.bodyLimit, record)) throw httpError(413)
   return record
 }
 

@@ -17,7 +17,8 @@ export default fp(async function jsonBody (app) {
 
   app.removeAllContentTypeParsers()
   app.addContentTypeParser(['application/json', '*'], function parseBody (request, payload, done) {
-    readBody(request, payload, function parse (error, body) {
+    const { bodyLimit } = request.routeOptions
+    readBody(request, payload, bodyLimit, function parse (error, body) {
       if (error || body.length === 0) return done(error)
       if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))
       const text = body.toString()
@@ -25,27 +26,29 @@ export default fp(async function jsonBody (app) {
       const value: unknown = safeParse(text) // undefined if it is not JSON, and null if it has a forbidden key
       if (value === undefined) return done(invalidBody('must be valid JSON'))
       if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
-      if (!isLarge(request, text.length)) return done(null, value)
       // In JSON, the longest form of a number is five times as long as its shortest one, which has an exponent.
-      if (/\de/i.test(text) && isTooLarge(request, value)) return done(httpError(413))
-      // What needs long is done in several turns of the event loop, so that other requests do not wait for all of it.
-      setImmediate(done, null, value)
+      if (text.length * 5 >= bodyLimit && /\de/i.test(text) && isLargerThan(bodyLimit, value)) return done(httpError(413))
+      if (isLarge(request)) setImmediate(done, null, value)
+      else done(null, value)
     })
   })
 }, metadata('json-body'))
 
-/** Returns whether it takes long to parse, validate and store a body. */
-export function isLarge ({ headers, routeOptions: { bodyLimit } }: FastifyRequest, length = Number(headers['content-length'])) {
-  return !(length * 5 < bodyLimit)
+/** A body with more bytes takes long. */
+const largeBody = 200_000
+
+/** Returns whether a body may be large, so that it is handled in several turns of the event loop. Other requests wait less then. */
+export function isLarge ({ headers }: FastifyRequest) {
+  return !(Number(headers['content-length']) < largeBody)
 }
 
-/** Returns whether a value is larger than a body can be. */
-export function isTooLarge ({ routeOptions: { bodyLimit } }: FastifyRequest, value: unknown) {
+/** Returns whether a value in JSON has more bytes than a body can have. */
+export function isLargerThan (bodyLimit: number, value: unknown) {
   return Buffer.byteLength(JSON.stringify(value)) > bodyLimit
 }
 
 /** Reads a body into one buffer. Fastify would keep a Buffer for each chunk, which needs 500 bytes even if the chunk has one. */
-function readBody ({ headers, raw, routeOptions: { bodyLimit } }: FastifyRequest, payload: RequestPayload, done: (error: Error | null, body: Buffer) => void) {
+function readBody ({ headers, raw }: FastifyRequest, payload: RequestPayload, bodyLimit: number, done: (error: Error | null, body: Buffer) => void) {
   let body: Buffer = Buffer.alloc(0)
   let length = 0
   if (Number(headers['content-length']) > bodyLimit) return done(httpError(413), body)
