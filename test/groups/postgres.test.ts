@@ -1,0 +1,1 @@
+import '../stores/postgres.test.js' // it waits a lot, so it starts with the groups, before most files
