@@ -184,9 +184,10 @@ function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
   return collection === '' ? `./${id}` : `./${collection}/${id}`
 }
 
+/** Changes a value as a patch says, and returns it. */
 function merge (target: unknown, patch: unknown): unknown {
   if (!isObject(patch)) return patch
-  const merged: Record<string, unknown> = isObject(target) ? { ...target } : {}
+  const merged = isObject(target) ? target : {}
   for (const [name, value] of Object.entries(patch)) {
     if (value === null) delete merged[name]
     else merged[name] = merge(merged[name], value)

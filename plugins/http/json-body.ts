@@ -22,7 +22,8 @@ export default fp(async function jsonBody (app) {
       if (error || body.length === 0) return done(error)
       if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))
       const text = body.toString()
-      if (isTooDeep(text)) return done(invalidBody(`must not be nested more than ${maxDepth} times`))
+      const problem = problemOfStructure(text, bodyLimit)
+      if (problem) return done(invalidBody(problem))
       const value: unknown = safeParse(text) // undefined if it is not JSON, and null if it has a forbidden key
       if (value === undefined) return done(invalidBody('must be valid JSON'))
       if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
@@ -42,9 +43,10 @@ export function isLarge ({ headers }: FastifyRequest) {
   return !(Number(headers['content-length']) < largeBody)
 }
 
-/** Returns whether a value in JSON has more bytes than a body can have. */
+/** Returns whether a value in JSON is larger than a body can be. */
 export function isLargerThan (bodyLimit: number, value: unknown) {
-  return Buffer.byteLength(JSON.stringify(value)) > bodyLimit
+  const text = JSON.stringify(value)
+  return Buffer.byteLength(text) > bodyLimit || problemOfStructure(text, bodyLimit) !== undefined
 }
 
 /** Reads a body into one buffer. Fastify would keep a Buffer for each chunk, which needs 500 bytes even if the chunk has one. */
@@ -82,17 +84,21 @@ function invalidBody (message: string) {
   return invalid('body', [{ path: '', message }])
 }
 
-function isTooDeep (text: string) {
-  if (text.length < 2 * maxDepth) return false
+/** An array or object takes about 20 times as long as a number, and so much memory. So a body has at most one for each 10 bytes of its limit. */
+function problemOfStructure (text: string, bodyLimit: number) {
+  if (text.length < 2 * maxDepth) return
+  const maxParts = Math.floor(bodyLimit / 10)
   let depth = 0
-  for (let n = 0, inString = false; n < text.length && depth <= maxDepth; n++) {
+  let parts = 0
+  for (let n = 0, inString = false; n < text.length; n++) {
     const character = text[n]
     if (character === '\\') n++
     else if (character === '"') inString = !inString
-    else if (!inString && (character === '{' || character === '[')) depth++
-    else if (!inString && (character === '}' || character === ']')) depth--
+    else if (!inString && (character === '{' || character === '[')) {
+      if (++depth > maxDepth) return `must not be nested more than ${maxDepth} times`
+      if (++parts > maxParts) return `must not have more than ${maxParts} arrays and objects`
+    } else if (!inString && (character === '}' || character === ']')) depth--
   }
-  return depth > maxDepth
 }
 
 function forceJsonContentType ({ headers, raw }: FastifyRequest, _reply: FastifyReply, done: () => void) {

@@ -62,7 +62,8 @@ export const mutants = [
   ...inFile('plugins/http/json-body.ts', http, [
     ["if (!isUtf8(body)) return done(invalidBody('must be UTF-8'))", ''],
     ["if (value === null && text.trim() !== 'null') return", 'if (false) return'],
-    ['return depth > maxDepth', 'return false'],
+    ['if (++depth > maxDepth)', 'if (false)'],
+    ['if (++parts > maxParts)', 'if (false)'],
     ["route.method !== 'GET' &&", "route.method === 'DELETE' &&"]
   ]),
 

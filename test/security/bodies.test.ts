@@ -95,6 +95,18 @@ test('a value that is nested too deeply for its schema is invalid', async t => {
   t.equal((await app.inject({ method: 'POST', url: '/api/trees', payload: `{"value":${'['.repeat(100)}1${']'.repeat(100)}}` })).json().errors[0].message, 'must not be nested more than 100 times')
 })
 
+test('a body, and a record after a PATCH, has a limited number of arrays and objects', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: withValue(true) }), BODY_LIMIT: '4000' })
+  const send = (method: 'POST' | 'PATCH', url: string, value: string) => app.inject({ method, url, payload: `{"value":${value}}` })
+  const parts = (count: number, part = '{}') => `[${Array(count - 1).fill(part)}]`
+  t.same((await send('POST', '/api/notes', parts(400))).json(), invalidBody('body', ['', 'must not have more than 400 arrays and objects']))
+  t.equal((await send('POST', '/api/notes', parts(399))).statusCode, 201)
+  t.equal((await send('POST', '/api/notes', parts(399, '"[{\\"[{"'))).statusCode, 201, 'brackets in texts do not count')
+  const first = await send('POST', '/api/notes', `{"a":${parts(300)}}`)
+  const patched = await send('PATCH', String(first.headers.location).replace('.', '/api'), `{"b":${parts(100)}}`)
+  t.same([first.statusCode, patched.statusCode], [201, 413])
+})
+
 test('a number that JavaScript cannot represent is invalid also in a field of any type', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: withValue(true) }) })
   const create = (value: string) => app.inject({ method: 'POST', url: '/api/notes', payload: `{"value":${value}}` })

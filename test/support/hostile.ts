@@ -63,12 +63,17 @@ export const hostileValues: Record<string, (size: number) => string> = {
   'a large number': () => '[1e400]'
 }
 
+/** A body of 1 MB can have so many arrays and objects. */
+const maxParts = 100_000
+
+/** As many values as a body of this size can have. The rest of the size is white space. */
 function list (value: string, size: number) {
-  return `[${`${value},`.repeat(Math.max(1, Math.floor(size / (value.length + 1)))).slice(0, -1)}]`
+  return listOf(Math.max(1, Math.floor(size / (value.length + 1))), () => value).padEnd(size)
 }
 
 function listOf (length: number, value: (n: number) => string) {
-  return `[${Array.from({ length }, (_, n) => value(n)).join(',')}]`
+  const parts = value(0).split(/[[{]/).length - 1
+  return `[${Array.from({ length: Math.min(length, maxParts / parts) }, (_, n) => value(n)).join(',')}]`
 }
 
 let integers: number[] | undefined
