@@ -84,7 +84,7 @@ function invalidBody (message: string) {
   return invalid('body', [{ path: '', message }])
 }
 
-/** An array or object takes about 20 times as long as a number, and so much memory. So a body has at most one for each 10 bytes of its limit. */
+/** An array or object takes far more time and memory than a number. So a body has at most one for each 10 bytes of its limit. */
 function problemOfStructure (text: string, bodyLimit: number) {
   if (text.length < 2 * maxDepth) return
   const maxParts = Math.floor(bodyLimit / 10)
