@@ -65,7 +65,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     replace (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
         const record = withIdOfPath(knownFields({ id, ...body }), id)
-        if (!keepReadOnly) return () => record
+        if (!keepReadOnly) return () => addDefaults ? checkSize(request, record) : record
         return current => {
           const replaced = keepReadOnly(structuredClone(record), JSON.parse(current))
           addDefaults?.(replaced)
@@ -102,11 +102,11 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     const store = storeOf(request)
     const isMany = Array.isArray(created)
     if (isLarge(request)) await nextTurn()
-    if (isMany && addDefaults) checkSize(request, created)
     // A POST changes the list, so its preconditions are about the list.
     if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
     const problems = keepReadOnly && (isMany ? problemsOfEach(created, problemsOfReadOnly) : problemsOfReadOnly(created))
     if (problems) throw invalid('body', problems)
+    if (addDefaults) checkSize(request, created) // a nested array can have many of them
     const json = await append(store, request.headers['idempotency-key'] as string | undefined)
     setHeaders(request, reply)
     reply.code(201)
@@ -163,7 +163,7 @@ function checkSize<T> ({ routeOptions }: FastifyRequest, record: T) {
 
 /** The id of a record in JSON, which most begin with. */
 function idIn (json: string): number {
-  const [, id = JSON.parse(json).id] = /^{"id":(-?\d+)/.exec(json) ?? []
+  const [, id = JSON.parse(json).id] = /^{"id":(-?\d+)[,}]/.exec(json) ?? []
   return id
 }
 

@@ -17,7 +17,7 @@ interface Field {
 /** The keywords with schemas for the same value. */
 const inPlace = ['allOf', 'anyOf', 'oneOf', 'then', 'else']
 
-/** Instead of another value. */
+/** Stands for the absence of another value. */
 const none = {}
 
 /**

@@ -9,6 +9,11 @@ import { firstOf, problemsOf, type Problem } from './problems.js'
 import { areUnique, identify, isSmall, pathOfInfinity } from './values.js'
 import { isAnnotation, mapSchema, pointer } from './walk.js'
 
+const propertiesKeyword = properties.default
+
+/** An object whose schema has more fields is checked by the fields that it has. */
+const manyFields = 20
+
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
 export function createAjv (options: Options) {
   const ajv = new Ajv2020({ allErrors: true, verbose: true, meta: false, validateSchema: false, strictTypes: false, strictTuples: false, ...options })
@@ -25,8 +30,8 @@ export function createAjv (options: Options) {
 }
 
 /**
- * Checks the fields of an object. Ajv looks for each field of the schema, which takes long for a body with many small objects,
- * because V8 does not optimize functions that are so long. If the schema has many, this looks up those of the object instead.
+ * Checks the fields of an object. Ajv looks for each field of the schema, which takes long for a body with many small objects. If
+ * the schema has many fields, this looks for those of the object instead.
  */
 function checkProperties (context: KeywordCxt) {
   const { gen, schema, data, it } = context
@@ -45,9 +50,6 @@ function checkProperties (context: KeywordCxt) {
   })
   context.ok(valid)
 }
-
-const propertiesKeyword = properties.default
-const manyFields = 20
 
 /** A name that the client chooses is part of the path of all values below it. */
 const maxName = 1024

@@ -39,7 +39,7 @@ export const mutants = [
     [' && !hasOwnCreate', '']
   ]),
   ...inFile('plugins/collection/handlers.ts', many, [
-    ['if (isMany && addDefaults) checkSize(request, created)', '']
+    ['if (addDefaults) checkSize(request, created)', '']
   ]),
   // Validation
   ...inFile('plugins/schema/validation.ts', http, [

@@ -134,6 +134,18 @@ test('a record does not grow beyond BODY_LIMIT', async t => {
   t.equal((await app.inject('/api/notes')).json().length, 1)
 })
 
+test('defaults do not make a record larger than BODY_LIMIT', async t => {
+  const withDefault = (more: object) => withValue({ type: 'array', items: { type: 'object', properties: { a: { type: 'string', default: 'x'.repeat(100), ...more } } } })
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: withDefault({}), dates: withDefault({ readOnly: true }) }), BODY_LIMIT: '2000' })
+  for (const name of ['notes', 'dates']) {
+    const send = async (method: 'POST' | 'PUT', url: string, value: object) => (await app.inject({ method, url: `/api/${name}${url}`, payload: value })).statusCode
+    const [few, many] = [1, 30].map(length => ({ value: Array(length).fill({}) }))
+    t.same([await send('POST', '', { ...few }), await send('PUT', '/1', { ...few })], [201, 200])
+    t.same([await send('POST', '', { ...many }), await send('PUT', '/1', { ...many }), await send('POST', '/batch', [many])], [413, 413, 413], name)
+    t.equal((await app.inject(`/api/${name}`)).json().length, 1)
+  }
+})
+
 test('a large body is handled in several turns of the event loop', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: { ...withValue(true), idSource: 'server' }, defaults: withValue({ type: 'array', default: [] }) }) })
   await app.ready()
