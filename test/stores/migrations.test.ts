@@ -58,8 +58,8 @@ async function read (url: string, definition: Definition): Promise<Record<string
 /** What needs no SQL: the fields before and after, the records of the previous schema, and what the new schema makes of them. `isTwoWay` is false if the previous definition cannot start again. */
 const changes: [string, Fields, Fields, object[], object[]?, { isTwoWay?: boolean, added?: object }?][] = [
   ['a new optional field', { name: string }, { name: string, note: string }, [{ name: 'x' }, {}]],
-  ['a new required field with a default', { name: string }, { name: string, 'copies!': { ...integer, default: 1 }, 'price!': { ...number, default: 2 }, 'isNew!': { ...boolean, default: true }, "it's!": { ...string, default: "it's" }, 'tags!': { ...list, default: ['a'] } },
-    [{ name: 'x' }, {}], [{ name: 'x', copies: 1, price: 2, isNew: true, "it's": "it's", tags: ['a'] }, { copies: 1, price: 2, isNew: true, "it's": "it's", tags: ['a'] }], { added: { copies: 5, price: 1.5, isNew: false, "it's": '', tags: [] } }],
+  ['a new required field with a default', { name: string }, { name: string, 'copies!': { ...integer, default: 1 }, 'price!': { ...number, default: 1.5 }, 'isNew!': { ...boolean, default: true }, "it's!": { ...string, default: "it's" }, 'tags!': { ...list, default: ['a'] } },
+    [{ name: 'x' }, {}], [{ name: 'x', copies: 1, price: 1.5, isNew: true, "it's": "it's", tags: ['a'] }, { copies: 1, price: 1.5, isNew: true, "it's": "it's", tags: ['a'] }], { added: { copies: 5, price: 1.5, isNew: false, "it's": '', tags: [] } }],
   ['more values in an enum', { 'status!': { ...string, enum: ['open', 'paid'] } }, { 'status!': { ...string, enum: ['lost', 'paid', 'open'] } }, [{ status: 'open' }]],
   ['another order of the values in an enum', { status: { ...integer, enum: [1, 2] } }, { status: { ...integer, enum: [2, 1] } }, [{ status: 1 }, {}]],
   ['fewer values in an enum that no record has', { status: { enum: ['open', 'paid', null] } }, { status: { enum: ['open', null] } }, [{ status: 'open' }, { status: null }, {}]],
@@ -356,15 +356,17 @@ onDatabases('tables of the previous release are upgraded, and then change like o
   await start(url, ['loans_by_id', 'loans_update', 'loans_id_position_idx2'].map(name => ({ ...loans({}), name })))
 })
 
+const doubles = fc.double({ noNaN: true, noDefaultInfinity: true }).map(value => value + 0)
+
 /** Kinds of values: a schema, the JSON types of its values, and values. */
 const kinds: Record<string, { schema: { type?: unknown, enum?: unknown[], items?: object }, types: string[], values: fc.Arbitrary<unknown> }> = {
   string: { schema: string, types: ['string'], values: fc.string({ unit: 'grapheme', maxLength: 5 }) },
   colour: { schema: { ...string, enum: ['red', "it's"] }, types: ['string'], values: fc.constantFrom('red', "it's") },
   colours: { schema: { ...string, enum: ['green', "it's", 'red'] }, types: ['string'], values: fc.constantFrom('green', "it's", 'red') },
   integer: { schema: integer, types: ['integer'], values: fc.maxSafeInteger() },
-  number: { schema: number, types: ['integer', 'number'], values: fc.double({ noNaN: true, noDefaultInfinity: true }).map(value => value + 0) },
+  number: { schema: number, types: ['integer', 'number'], values: doubles },
   boolean: { schema: boolean, types: ['boolean'], values: fc.boolean() },
-  size: { schema: { type: ['number', 'null'] }, types: ['integer', 'number', 'null'], values: fc.option(fc.double({ noNaN: true, noDefaultInfinity: true }).map(value => value + 0)) },
+  size: { schema: { type: ['number', 'null'] }, types: ['integer', 'number', 'null'], values: fc.option(doubles) },
   nullable: { schema: nullable, types: ['string', 'null'], values: fc.option(fc.string({ maxLength: 5 })) },
   list: { schema: list, types: ['array'], values: fc.array(fc.string({ maxLength: 3 }), { maxLength: 2 }) },
   anything: { schema: {}, types: ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'], values: fc.jsonValue({ maxDepth: 1 }).map(value => JSON.parse(JSON.stringify(value))) }
@@ -372,6 +374,15 @@ const kinds: Record<string, { schema: { type?: unknown, enum?: unknown[], items?
 
 const randomField = fc.record({ name: fc.constantFrom('a', 'b"c', "d'e", 'select', 'f g'), kind: fc.constantFrom(...Object.keys(kinds)), isRequired: fc.boolean() })
 const randomChange = fc.record({ action: fc.constantFrom('add', 'remove', 'rename', 'require', 'relax', 'type', 'type'), field: randomField, place: fc.nat(9) })
+
+onDatabases('numbers of any size stay exact', async (t, { url }) => {
+  const sizes = fc.sample(doubles, 200)
+  await create(url, loans({ size: number }), sizes.map(size => ({ size })))
+  const added = Object.fromEntries(sizes.map((size, n) => [`size_${n}!`, { ...number, default: size }]))
+  const records = await read(url, loans({ size: { type: ['number', 'null'] }, ...added }))
+  t.same(records.map(({ size }) => size), sizes)
+  t.same(Object.values(records[0] ?? {}).slice(2), sizes)
+})
 
 onDatabases('random changes of random schemas keep all records or change nothing', async (t, { url }) => {
   let runs = 0

@@ -52,12 +52,24 @@ export function sqliteDatabase (connection: Connection): Database {
     }))
   }
 
-  /** Adds columns, or rebuilds the table, because `alter table` cannot change a column. */
-  function alter ({ name, table, position, columns }: Table, changes: Change[], actual: Map<string, ActualColumn>) {
-    if (changes.every(({ column, has }) => !has && (column.isOptional || column.default !== undefined))) {
+  /** Adds columns, or rebuilds the table, because `alter table` cannot change a column, and refuses a default such as 1.5 before SQLite 3.46. */
+  function alter (needed: Table, changes: Change[], actual: Map<string, ActualColumn>) {
+    const { table } = needed
+    // SQLite 3.51 converts some very large and very small numbers inexactly, so they are written once more.
+    const numbers = changes.filter(({ column, from }) => from === 'number' && column.type === 'json').map(({ column: { column } }) =>
+      ({ column, rows: query(`select rowid, ${column} from ${table} where abs(${column}) not between 1e-20 and 1e20`) }))
+    if (changes.every(({ column, has }) => !has && (column.isOptional || (column.default !== undefined && column.type !== 'number')))) {
       for (const { column } of changes) run(`alter table ${table} add column ${columnSql(column)}`)
-      return
+    } else rebuild(needed, changes, actual)
+    for (const { column, rows } of numbers) {
+      for (const [row, value] of rows) connection.prepare(`update ${table} set ${column} = ? where rowid = ?`).run(JSON.stringify(value), row)
     }
+    for (const { column: { column, type, default: value } } of changes) {
+      if (type === 'number' && value) connection.prepare(`update ${table} set ${column} = ?1 where ${column} = ${value} and ${column} <> ?1`).run(Number(value.slice(1, -1)))
+    }
+  }
+
+  function rebuild ({ name, table, position, columns }: Table, changes: Change[], actual: Map<string, ActualColumn>) {
     const rebuilt = quoted(`${name}:rebuilt`)
     const others = [...actual].filter(([name]) => name !== 'position' && columns.every(column => column.name !== name)).map(([name, { type, isRequired, default: value }]) => {
       const given = value === undefined ? '' : `${isRequired ? ' not null' : ''} default (${value})`
