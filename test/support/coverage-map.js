@@ -10,5 +10,5 @@ export const isQuick = process.env.npm_lifecycle_event === 'test' && process.env
  * test file can pass.
  */
 export default function coverageOf (testFile) {
-  return isPartial || isQuick || /^test\/groups\/(faults|programs|stress)\./.test(testFile) ? null : []
+  return isPartial || isQuick || /^test\/(groups\/(faults|programs|stress)|style)\./.test(testFile) ? null : []
 }
