@@ -1,5 +1,6 @@
 import { AsyncResource } from 'node:async_hooks'
 import { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import swagger from '@fastify/swagger'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { Type, type Static, type TObject } from '@sinclair/typebox'
@@ -138,6 +139,28 @@ onEveryEngine((t, address, engine) => {
     }
     t.equal((await send('PATCH', '/orders/99', {})).status, 404)
     t.same((await send('GET', '/orders/2')).body, { id: 2, item_id: 1, quantity: 6 })
+  })
+
+  t.test('a large record is changed in several turns of the event loop, and no change is lost', async t => {
+    const Note = Type.Object({ id: Type.Integer(), text: Type.String(), words: Type.Record(Type.String(), Type.Integer()) })
+    const { app, send } = await serve(t, address(), defineCollection({ name: 'notes', schema: Note }))
+    const created = await send('POST', '/notes', { text: 'x'.repeat(300_000), words: {} })
+    const patch = (words: object, headers = {}) => send('PATCH', '/notes/1', { words }, headers)
+    const got = await send('GET', '/notes/1')
+    const changed = await Promise.all(Array.from({ length: 9 }, (_, n) => patch({ [n]: n })))
+    t.same(changed.map(({ status }) => status), Array(9).fill(200))
+    t.equal((await patch({ a: 1 }, { 'if-match': got.etag })).status, 412)
+    t.same((await patch({ a: 'x' })).body, invalidBody('body', ['/words/a', 'must be an integer']))
+    const store = (app.stores as unknown as Stores<{ notes: Static<typeof Note> }>).notes
+    let turns = 0
+    const late = { status: 0 }
+    patch({ late: 1 }).then(({ status }) => Object.assign(late, { status }), t.threw)
+    for (; late.status === 0; await nextTurn()) await store.change(1, current => ({ ...JSON.parse(current), words: { ...JSON.parse(current).words, turns: ++turns } }))
+    t.equal(late.status, 200)
+    t.ok(turns > 3, `others had ${turns} turns meanwhile`)
+    t.same((await send('GET', '/notes/1')).body, { ...created.body, words: { ...Array.from({ length: 9 }, (_, n) => n), late: 1, turns } })
+    const statuses = await Promise.all([patch({}), patch({}), patch({}), send('DELETE', '/notes/1')].map(async response => (await response).status))
+    t.same(statuses.slice(1), [404, 404, 204])
   })
 
   t.test('PUT, PATCH and DELETE honour If-Match and If-None-Match', async t => {

@@ -11,6 +11,7 @@ import { checkerOf, problemsOfEach } from '../schema/validation.js'
 import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
+import { changeInSteps, type Steps } from './steps.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
 export const CreationHeaders = Type.Object({
@@ -65,26 +66,29 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     replace (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (body, id) => {
         const record = withIdOfPath(knownFields({ id, ...body }), id)
-        if (!keepReadOnly) return () => addDefaults ? checkSize(request, record) : record
-        return current => {
+        return function * replaceBy (current) {
+          if (!keepReadOnly) return addDefaults ? checkSize(request, record) : record
           const replaced = keepReadOnly(structuredClone(record), JSON.parse(current))
           addDefaults?.(replaced)
-          return checked(request, replaced, id)
+          return yield * checked(request, replaced, id)
         }
       })
     },
 
     /** The body is a JSON Merge Patch (RFC 7396). Its null removes a field, unless the field is required and can be null. */
     update (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (patch, id) => current => {
-        const merged = merge(JSON.parse(current), patch)
+      return changeFirst(request, reply, (patch, id) => function * mergeInto (current) {
+        const record = JSON.parse(current)
+        yield
+        const merged = merge(record, patch)
         keepNull?.(merged, patch)
-        return checked(request, merged, id)
+        return yield * checked(request, merged, id)
       })
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
-      await change(request, () => undefined)
+      const removed = await storeOf(request).change(idOf(request), current => checkRecord(request, current))
+      if (!removed) throw httpError(404)
       setHeaders(request, reply, cacheHeaders)
       return reply.code(204).send(undefined)
     }
@@ -119,35 +123,37 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     }
   }
 
-  /** Replaces the first record with this id, and sends the new one with its ETag. */
-  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changeOf: (body: object, id: number) => (current: string) => HasId) {
+  /** Replaces the first record with this id, if it meets the preconditions of the request, and sends the new one with its ETag. */
+  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changeOf: (body: object, id: number) => (current: string) => Steps) {
     const id = idOf(request)
     if (!Number.isSafeInteger(id)) throw httpError(404)
     if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
-    const changed = changeOf(request.body, id)
+    const stepsOf = changeOf(request.body, id)
     if (isLarge(request)) await nextTurn()
-    const json = await change(request, changed)
+    const json = await changeInSteps(storeOf(request), id, function * steps (current) {
+      checkRecord(request, current)
+      return yield * stepsOf(current)
+    })
+    if (!json) throw httpError(404)
     setHeaders(request, reply)
     reply.header('etag', etagOf(json))
     return json
   }
 
-  /** Replaces or removes the first record with this id, if it meets the preconditions of the request. */
-  async function change (request: FastifyRequest, changeOf: (current: string) => HasId | undefined) {
-    const json = await storeOf(request).change(idOf(request), current => {
-      if (hasPreconditions(request)) checkPreconditions(request, etagOf(current))
-      return changeOf(current)
-    })
-    if (!json) throw httpError(404)
-    return json
-  }
-
-  function checked (request: FastifyRequest, record: unknown, id: number) {
+  function * checked (request: FastifyRequest, record: unknown, id: number): Steps {
+    yield
     removeNestedFields?.(record)
     const problems = problemsIn(record)
     if (problems) throw invalid('body', problems)
+    yield
     return checkSize(request, knownFields(withIdOfPath(record as HasId, id)))
   }
+}
+
+/** Throws if a record does not meet the preconditions of the request. */
+function checkRecord (request: FastifyRequest, current: string) {
+  if (hasPreconditions(request)) checkPreconditions(request, etagOf(current))
+  return undefined
 }
 
 function withIdOfPath<R extends HasId> (record: R, id: number) {
@@ -188,7 +194,8 @@ function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
 function merge (target: unknown, patch: unknown): unknown {
   if (!isObject(patch)) return patch
   const merged = isObject(target) ? target : {}
-  for (const [name, value] of Object.entries(patch)) {
+  for (const name of Object.keys(patch)) { // `Object.entries` takes twice as long
+    const value = patch[name]
     if (value === null) delete merged[name]
     else merged[name] = merge(merged[name], value)
   }

@@ -36,7 +36,7 @@ export default fp(async function jsonBody (app) {
 }, metadata('json-body'))
 
 /** A body with more bytes takes long. */
-const largeBody = 200_000
+export const largeBody = 200_000
 
 /** Returns whether a body may be large, so that it is handled in several turns of the event loop. Other requests wait less then. */
 export function isLarge ({ headers }: FastifyRequest) {

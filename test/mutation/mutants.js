@@ -86,6 +86,10 @@ export const mutants = [
     ['methods.length === 1 ||', ''],
     ["reply.header('allow', methods.join(', '))", '']
   ]),
+  ...inFile('plugins/collection/steps.ts', http, [
+    ['if (current.length > largeBody) throw largeRecord', ''],
+    ['latest === current ?', 'latest ?']
+  ]),
   ...inFile('plugins/collection/handlers.ts', http, [
     ["collection === '' ?", 'false ?'],
     ['`./${collection}/', '`${collection}/'],
@@ -97,7 +101,7 @@ export const mutants = [
     ['if (value === null) delete merged[name]', 'if (value === undefined) delete merged[name]'],
     ['merged[name] = merge(merged[name], value)', 'merged[name] = value'],
     ['checkPreconditions(request, etagOf(current))\n', '\n'],
-    ["if (problems) throw invalid('body', problems)\n    return checkSize", 'return checkSize']
+    ["if (problems) throw invalid('body', problems)\n    yield", 'yield']
   ]),
 
   // Conditional requests and compression
