@@ -76,6 +76,8 @@ export function misspelledIn (names: string[], known: string[], possible: string
 
 /** Returns whether two words are the same except for one letter that is wrong, missing, additional or in another place. */
 function isSimilar (one: string, other: string) {
+  if (Math.abs(one.length - other.length) > 1) return false
   const withoutOne = (word: string) => [word, ...Array.from(word, (_, n) => word.slice(0, n) + word.slice(n + 1))]
-  return withoutOne(one).some(word => withoutOne(other).includes(word))
+  const words = new Set(withoutOne(other))
+  return withoutOne(one).some(word => words.has(word))
 }
