@@ -68,6 +68,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
         const record = withIdOfPath(knownFields({ id, ...body }), id)
         return function * replaceBy (current) {
           if (!keepReadOnly) return addDefaults ? checkSize(request, record) : record
+          yield
           const replaced = keepReadOnly(structuredClone(record), JSON.parse(current))
           addDefaults?.(replaced)
           return yield * checked(request, replaced, id)
@@ -78,6 +79,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     /** The body is a JSON Merge Patch (RFC 7396). Its null removes a field, unless the field is required and can be null. */
     update (request: FastifyRequest, reply: FastifyReply) {
       return changeFirst(request, reply, (patch, id) => function * mergeInto (current) {
+        yield
         const record = JSON.parse(current)
         yield
         const merged = merge(record, patch)

@@ -15,7 +15,8 @@ const changesStart = 1_000_000_000
 /** The table of a collection: a column for each field, in which null means absent, and one for the position. */
 export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames = {}, ...definition }: Omit<StoreDefinition<T>, 'seed'>, { conditions, random, byCodePoint, hasKeysInTable }: Dialect) {
   const encode = encoderOf(schema)
-  const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type] }))
+  const fields = fieldsOf(schema).map(field => ({ ...field, column: quoted(field.name), columnType: columnTypes[field.type], key: JSON.stringify(field.name) }))
+  const jsonColumns = fields.flatMap(({ type }, n) => type === 'json' ? [n] : [])
   const columns = fields.map(({ column }) => column).join(', ')
   const table = quoted(name)
   const indexed = indexedFields(definition)
@@ -64,10 +65,12 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
       return { name, table, upgrades, renames, position, creation, columns: needed, indexes, references }
     },
 
+    encodeValues,
+
+    /** Encodes a row, in which another program may have written invalid JSON. */
     encodeRow (values: Row) {
-      const record: Record<string, unknown> = {}
-      fields.forEach(({ name, type }, n) => { record[name] = fromColumn(values[n], type) })
-      return encode(record)
+      for (const n of jsonColumns) JSON.parse(String(values[n]))
+      return encodeValues(values)
     },
 
     /** The approximate size of the texts of a record, in bytes. Many records have a batch of their own. */
@@ -89,6 +92,20 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
         select counted.changes, last.* from (select sum(changes) as changes from collection_changes where collection = '${name}') as counted
         left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true`
     }
+  }
+
+  /** Encodes the values of a record. What is JSON already stays as it is. */
+  function encodeValues (values: Row) {
+    if (jsonColumns.length === 0) {
+      const record: Record<string, unknown> = {}
+      fields.forEach(({ name, type }, n) => { record[name] = fromColumn(values[n], type) })
+      return encode(record)
+    }
+    let json = ''
+    fields.forEach(({ type, key }, n) => {
+      if (values[n] !== null) json += `,${key}:${type === 'json' ? values[n] : JSON.stringify(fromColumn(values[n], type))}`
+    })
+    return `{${json.slice(1)}}`
   }
 
   /** Returns the record, unless it has text that the databases cannot store. */
@@ -148,6 +165,5 @@ export function toColumn (value: unknown, type: FieldType) {
 
 export function fromColumn (value: unknown, type: FieldType): unknown {
   if (value === null) return undefined
-  if (type === 'json') return JSON.parse(String(value))
   return type === 'boolean' ? Boolean(value) : value
 }

@@ -62,7 +62,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   const { name, schema, seed } = collection
   const ids = generatedIds(collection)
   const sqlTable = tableOf(collection, dialect)
-  const { table, columns, fields, encode, sizeOf, valuesOf, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
+  const { table, columns, fields, encode, sizeOf, valuesOf, encodeValues, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
   const lists = { ...listStatements(sqlTable, dialect), encodeRow }
   const orConflict = conflictFinder(connection, name, fields)
   const statements = {
@@ -92,7 +92,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
 
     ...oneCallPerKey<T>(encode, async function append (call) {
       checkTexts(call)
-      return (await write(() => insertAll(call), sizeOf(call))).map(encode)
+      return write(() => insertAll(call), sizeOf(call))
     }),
 
     first (id) {
@@ -109,28 +109,30 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
       const current = encodeRow(row)
       const record = changeOf(current)
       const position = row.at(-1)
-      orConflict(() => record ? prepared(statements.replace).run(...valuesOf(checkText(record)), position) : prepared(statements.remove).run(position), record, position)
-      return record ? encode(record) : current
+      const values = record && valuesOf(checkText(record))
+      orConflict(() => values ? prepared(statements.replace).run(...values, position) : prepared(statements.remove).run(position), record, position)
+      return values ? encodeValues(values) : current
     })
   }
 
-  /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. */
+  /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. All are JSON. */
   function insertAll ({ records, isMany, key, digest: newDigest = '' }: Insert<T>) {
     const [digest = '', usedId] = key === undefined ? [] : prepared(statements.selectUse).get(key, expiredBefore()) as [string, number] | undefined ?? []
-    if (usedId !== undefined) return numbered(records, Number(previousId({ digest, id: usedId }, newDigest)))
+    if (usedId !== undefined) return numbered(records, Number(previousId({ digest, id: usedId }, newDigest))).map(encode)
     const areNumbered = !records.every(hasId)
     const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
     const given = numbered(records, first)
+    const rows = given.map(valuesOf)
     if (isMany) connection.exec('savepoint many')
     try {
-      for (const [n, record] of given.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => prepared(statements.insert).run(...valuesOf(record)), record))
+      for (const [n, values] of rows.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => prepared(statements.insert).run(...values), given[n]))
     } catch (error) {
       if (isMany && connection.isTransaction) connection.exec('rollback to many')
       throw error
     }
     if (areNumbered) prepared(statements.keepLastId).run(first + records.length - 1)
     if (key !== undefined) prepared(statements.claimKey).run(key, newDigest, first, Date.now())
-    return given
+    return rows.map(encodeValues)
   }
 
   /** The first of so many new ids. */
