@@ -52,7 +52,7 @@ export function sqliteDatabase (connection: Connection): Database {
     }))
   }
 
-  /** Adds columns, or rebuilds the table, because `alter table` cannot change a column, and refuses a default such as 1.5 before SQLite 3.46. */
+  /** Adds columns, or rebuilds the table, because `alter table` cannot change a column, and SQLite 3.45 refuses a default such as 1.5. */
   function alter (needed: Table, changes: Change[], actual: Map<string, ActualColumn>) {
     const { table } = needed
     // SQLite 3.51 converts some very large and very small numbers inexactly, so they are written once more.
