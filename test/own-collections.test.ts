@@ -92,6 +92,19 @@ test('an object can have many fields, and its id need not be the first one', asy
   ] as const) t.same((await send('POST', '/parts', body)).body, invalidBody('body', [path, message]))
 })
 
+test('a large record that cannot be changed now does not delay changes of others', async t => {
+  const schema = Type.Object({ id: Type.Integer(), text: Type.String() })
+  const inner = memory({ schema, seed: [1, 2].map(id => ({ id, text: 'x'.repeat(300_000) })) })
+  let release = () => {}
+  const isReleased = new Promise<void>(resolve => { release = resolve })
+  const store: Store<Static<typeof schema>> = { ...inner, first: async id => id === 1 ? isReleased.then(() => inner.first(id)) : inner.first(id) }
+  const { send } = await serve(t, undefined, defineCollection({ name: 'notes', schema, store }))
+  const held = send('PATCH', '/notes/1', { text: 'a' })
+  t.equal((await send('PATCH', '/notes/2', { text: 'b' })).status, 200)
+  release()
+  t.same((await held).body, { id: 1, text: 'a' })
+})
+
 onEveryEngine((t, address, engine) => {
   t.test('a collection of a host has all operations', async t => {
     const { send } = await serve(t, address(), orders)

@@ -8,12 +8,12 @@ export type Steps = Generator<undefined, HasId, undefined>
 /** Thrown by a change that is made in several turns of the event loop instead. */
 const largeRecord = new Error('The record is large')
 
-/** The last change of a large record, by store. */
-const lastChanges = new WeakMap<Store<HasId>, Promise<unknown>>()
+/** The last change of each large record, by store and id. */
+const lastChanges = new WeakMap<Store<HasId>, Map<number, Promise<unknown>>>()
 
 /**
  * Replaces the first record with this id. If that takes more than one step, a large one is changed in several turns of the event
- * loop, so that other requests wait less. It is changed after the others of its store, because a record that has changed
+ * loop, so that other requests wait less. Changes of the same record wait for each other, because a record that has changed
  * meanwhile is changed again, in one turn.
  */
 export async function changeInSteps (store: Store<HasId>, id: number, stepsOf: (current: string) => Steps) {
@@ -28,13 +28,16 @@ export async function changeInSteps (store: Store<HasId>, id: number, stepsOf: (
   } catch (error) {
     if (error !== largeRecord) throw error
   }
-  const changed = Promise.resolve(lastChanges.get(store)).then(async () => {
+  const last = lastChanges.get(store) ?? new Map<number, Promise<unknown>>()
+  lastChanges.set(store, last)
+  const changed = Promise.resolve(last.get(id)).then(async () => {
     await nextTurn()
     const current = await store.first(id)
     const record = current && await inTurns(stepsOf(current))
     return store.change(id, latest => record && latest === current ? record : atOnce(stepsOf(latest)))
   })
-  lastChanges.set(store, changed.catch(() => {}))
+  const ended = changed.catch(() => {}).then(() => { if (last.get(id) === ended) last.delete(id) })
+  last.set(id, ended)
   return changed
 }
 
