@@ -1,8 +1,8 @@
 import { StartupError } from '../../startup.js'
 import type { FieldType } from '../fields.js'
-import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Reference, type Table } from '../sql/database.js'
+import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Table } from '../sql/database.js'
 import { sharedTables } from '../sql/migrations.js'
-import { keySql, literal, quoted } from '../sql/table.js'
+import { literal, quoted } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 
 export const dialect: Dialect = {
@@ -51,7 +51,7 @@ export function triggerOf (table: string) {
 
 /** A PostgreSQL database for `migrate`. */
 export function postgresDatabase (query: Database['query'], run: Database['run']): Database {
-  return { kind: 'postgres', query, run, read, alter, complete, foreignKeys, addForeignKey, dropForeignKey, mayRecord: () => isTrue("has_table_privilege('collections', 'update')") }
+  return { kind: 'postgres', query, run, read, alter, complete, foreignKeys, mayRecord: () => isTrue("has_table_privilege('collections', 'update')") }
 
   async function read ({ name, table, columns, position }: Table) {
     const rows = await query(`
@@ -117,14 +117,6 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
 
   async function foreignKeys ({ table }: Table) {
     return (await query(`select conname from pg_constraint where conrelid = to_regclass(${literal(table)}) and contype = 'f'`)).map(([name]) => String(name))
-  }
-
-  function addForeignKey ({ table }: Table, reference: Reference) {
-    return run(`alter table ${table} add ${keySql(reference).replace(' references', ` foreign key (${reference.column}) references`)}`)
-  }
-
-  function dropForeignKey ({ table }: Table, key: string) {
-    return run(`alter table ${table} drop constraint ${quoted(key)}`)
   }
 
   async function isTrue (expression: string) {

@@ -1,17 +1,18 @@
 import { maxCounted, violations } from '../errors.js'
 import { ownName, type Database, type Index, type Reference, type Table } from './database.js'
-import { quoted } from './table.js'
+import { keySql, quoted } from './table.js'
 
 /** Compares unique indexes and foreign keys with what tables need. Records that violate one are a problem. */
-export function constraintsOf ({ query, ...database }: Database, problems: string[]) {
+export function constraintsOf ({ kind, query, run, foreignKeys }: Database, problems: string[]) {
+  const isAdded = kind === 'postgres' // SQLite has the keys in the definition of the table
   const missing: { table: Table, reference: Reference }[] = []
   return { compareKeys, addKeys, isPossible }
 
   /** Drops foreign keys that are not needed any more, and remembers the missing ones until all tables exist. */
   async function compareKeys (table: Table) {
-    const keys = await database.foreignKeys(table)
+    const keys = await foreignKeys(table)
     const needed = table.references.map(({ key }) => key)
-    for (const key of keys) if (ownName.test(key) && !needed.includes(key)) await database.dropForeignKey?.(table, key)
+    for (const key of keys) if (isAdded && ownName.test(key) && !needed.includes(key)) await run(`alter table ${table.table} drop constraint ${quoted(key)}`)
     for (const reference of table.references) if (!keys.includes(reference.key)) missing.push({ table, reference })
   }
 
@@ -23,7 +24,7 @@ export function constraintsOf ({ query, ...database }: Database, problems: strin
         select distinct ${column} from ${table.table} as t where ${column} is not null and not exists (
           select 1 from ${quoted(target)} as other where other.id = t.${column}) limit ${maxCounted + 1}`)
       if (values.length > 0) problems.push(violations.missing(`${table.name}.${name}`, target, values.flat()))
-      else await database.addForeignKey?.(table, reference)
+      else if (isAdded) await run(`alter table ${table.table} add ${keySql(reference, `foreign key (${column}) `)}`)
     }
   }
 

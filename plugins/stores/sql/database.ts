@@ -91,9 +91,6 @@ export interface Database {
   complete (table: Table, isPossible: (index: Index) => MaybePromise<boolean>): MaybePromise<unknown>
   /** The names of the foreign keys of a table. */
   foreignKeys (table: Table): MaybePromise<string[]>
-  /** Adds or drops a foreign key. SQLite does this with the table. */
-  addForeignKey? (table: Table, reference: Reference): MaybePromise<unknown>
-  dropForeignKey? (table: Table, key: string): MaybePromise<unknown>
   /** Whether the role may change the table `collections`. */
   mayRecord (): MaybePromise<boolean>
 }

@@ -136,9 +136,9 @@ function shortened (field: string) {
   return digestOf(field).slice(0, 8)
 }
 
-/** The SQL of a foreign key of a column. */
-export function keySql ({ key, target }: Reference) {
-  return `constraint ${quoted(key)} references ${quoted(target)} ("id")`
+/** The SQL of a foreign key: in the definition of its column, or added to a table, where it names the column. */
+export function keySql ({ key, target }: Reference, column = '') {
+  return `constraint ${quoted(key)} ${column}references ${quoted(target)} ("id")`
 }
 
 /** An identifier in SQL. */
