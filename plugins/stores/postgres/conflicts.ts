@@ -4,6 +4,7 @@ import { expiredBefore, type Insert } from '../idempotency.js'
 import type { Row, Table } from '../sql/database.js'
 import { literal, quoted } from '../sql/table.js'
 import { uniqueFields, type HasId, type StoreDefinition } from '../store.js'
+import { codeOf } from './errors.js'
 import type { postgresTable } from './statements.js'
 import { dialect } from './tables.js'
 
@@ -33,7 +34,7 @@ export function conflictFinder<T extends HasId> (collection: StoreDefinition<T>,
 
   /** The conflict of a single call, if it has violated a constraint of fields that we know. Other programs may have added the constraint. */
   async function conflictOf (error: unknown, isRemoval = false) {
-    const { schema, table: violating, constraint } = causeOf(error)
+    const { schema, table: violating, constraint } = (error as Error).cause as pg.DatabaseError
     const { rows: [row = []] } = await read({ text: violated, values: [schema, violating, constraint] })
     const [columns, target, others] = row as [string[], string | null, string[]]
     const known = (columns?: string[]) => fields.map(({ name }) => name).filter(name => columns?.includes(name))
@@ -98,11 +99,7 @@ export function conflictFinder<T extends HasId> (collection: StoreDefinition<T>,
 
 /** Returns whether a statement has violated a unique constraint or a foreign key. */
 export function isConflict (error: unknown) {
-  return /^2350[35]$/.test(String(causeOf(error).code))
-}
-
-function causeOf (error: unknown): Partial<pg.DatabaseError> {
-  return Object(Object(error).cause)
+  return /^2350[35]$/.test(codeOf(Object(error).cause))
 }
 
 /** An array with the names of the columns of a table that have some numbers. */
