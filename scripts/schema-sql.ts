@@ -2,9 +2,8 @@ import pg from 'pg'
 import { checkDefinition, type Definition } from '../plugins/collection/definition.js'
 import { postgresTable } from '../plugins/stores/postgres/statements.js'
 import { postgresDatabase, postgresTables } from '../plugins/stores/postgres/tables.js'
-import type { Row } from '../plugins/stores/sql/database.js'
 import { migrate } from '../plugins/stores/sql/migrations.js'
-import { sqlValue } from '../plugins/stores/sql/table.js'
+import { sqlValue, type Row } from '../plugins/stores/sql/table.js'
 
 /**
  * The statements of an administrator: the tables, their first records, and a role that can only read and write rows. For an

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { again, batch, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
-import type { Row } from '../sql/database.js'
+import type { Row } from '../sql/table.js'
 import type { HasId } from '../store.js'
 import { isConflict, type conflictFinder } from './conflicts.js'
 import { codeOf } from './errors.js'

@@ -1,8 +1,7 @@
 import type { FieldType } from '../fields.js'
 import { digestOf } from '../idempotency.js'
-import type { Row, Table } from '../sql/database.js'
 import { listStatements } from '../sql/queries.js'
-import { tableOf } from '../sql/table.js'
+import { tableOf, type Row, type Table } from '../sql/table.js'
 import { generatedIds, maxCountedId, type HasId, type StoreDefinition } from '../store.js'
 import { dialect, triggerOf } from './tables.js'
 

@@ -1,8 +1,8 @@
 import { StartupError } from '../../startup.js'
 import type { FieldType } from '../fields.js'
-import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Table } from '../sql/database.js'
+import { ownName, type ActualColumn, type Change, type Database } from '../sql/database.js'
 import { sharedTables } from '../sql/migrations.js'
-import { literal, quoted } from '../sql/table.js'
+import { literal, quoted, type Dialect, type Index, type Table } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 
 export const dialect: Dialect = {

@@ -1,6 +1,6 @@
 import { maxCounted, violations } from '../errors.js'
-import { ownName, type Database, type Index, type Reference, type Table } from './database.js'
-import { keySql, quoted } from './table.js'
+import { ownName, type Database } from './database.js'
+import { keySql, quoted, type Index, type Reference, type Table } from './table.js'
 
 /** Compares unique indexes and foreign keys with what tables need. Records that violate one are a problem. */
 export function constraintsOf ({ kind, query, run, foreignKeys }: Database, problems: string[]) {

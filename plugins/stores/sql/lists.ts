@@ -5,9 +5,8 @@ import { limited } from '../batch.js'
 import { StoreUnavailableError } from '../errors.js'
 import type { Condition, Place, Plan } from '../query.js'
 import type { HasId, MaybePromise, Page } from '../store.js'
-import type { Row } from './database.js'
 import { indexOnly, partsOf, type listStatements, type Part, type Statement } from './queries.js'
-import type { tableOf } from './table.js'
+import type { Row, tableOf } from './table.js'
 
 /** Number of records that are read at once: of a short list, and of a long one if they are not too large together. */
 const shortSize = 1000

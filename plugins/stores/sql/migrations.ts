@@ -3,8 +3,8 @@ import { counted, maxCounted, unfit } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
 import type { MaybePromise } from '../store.js'
 import { constraintsOf } from './constraints.js'
-import type { Actual, Change, Database, Query, Table } from './database.js'
-import { literal, quoted, sqlValue, toColumn } from './table.js'
+import type { Actual, Change, Database } from './database.js'
+import { literal, quoted, sqlValue, toColumn, type Query, type Table } from './table.js'
 
 /** What is recorded about a field. Previous releases have recorded the definition of its column. */
 type Records = Record<string, Pick<Field, 'type' | 'types' | 'values'> | string>

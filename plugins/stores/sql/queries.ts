@@ -1,7 +1,6 @@
 import type { FieldType } from '../fields.js'
 import { afterPrefix, planner, type Condition, type Place, type Plan, type Value } from '../query.js'
-import type { Dialect, Row } from './database.js'
-import { fromColumn, sum, toColumn, type tableOf } from './table.js'
+import { fromColumn, sum, toColumn, type Dialect, type Row, type tableOf } from './table.js'
 
 /** A statement with its values. */
 export interface Statement {

@@ -1,8 +1,57 @@
 import { NotStorableError } from '../errors.js'
-import { encoderOf, fieldsOf, type FieldType } from '../fields.js'
+import { encoderOf, fieldsOf, type Field, type FieldType } from '../fields.js'
 import { digestOf, type Insert } from '../idempotency.js'
-import { indexedFields, uniqueFields, type HasId, type StoreDefinition } from '../store.js'
-import type { Column, Dialect, Index, Reference, Row } from './database.js'
+import { indexedFields, uniqueFields, type HasId, type MaybePromise, type StoreDefinition } from '../store.js'
+
+/** The values of a record in the order of its fields, then its position. */
+export type Row = unknown[]
+
+/** Executes a statement and returns its rows. */
+export type Query = (sql: string, values?: unknown[]) => MaybePromise<Row[]>
+
+/** The table of a collection as its schema needs it. `fill` inserts the first records. */
+export type Table = ReturnType<ReturnType<typeof tableOf>['tableWith']> & { fill? (query: Query): MaybePromise<unknown> }
+
+/** An index that a table needs. */
+export type Index = Table['indexes'][number]
+
+/** A column that a table needs for a field. */
+export interface Column extends Omit<Field, 'path'> {
+  /** Its name in SQL. */
+  column: string
+  columnType: string
+  check?: string
+  /** Its type, presence and check in SQL. */
+  definition: string
+  /** Its default value in SQL. */
+  default?: string
+}
+
+/** A foreign key that a table needs. */
+export interface Reference extends Pick<Column, 'name' | 'column'> {
+  /** The name of the constraint. */
+  key: string
+  /** The collection that it refers to. */
+  target: string
+}
+
+/** What the databases write in different ways. */
+export interface Dialect {
+  /** Conditions for the values of a column, by type, so that other programs cannot store what a list could not return. */
+  conditions: Partial<Record<FieldType, (column: string) => string>>
+  /** A random number below another one. */
+  random (below: number): string
+  /** The parameter with this number. */
+  parameter (n: number, columnType: string): string
+  /** A condition that a column is not null, for which an index can be used. */
+  isPresent (column: string, type: FieldType): string
+  /** A text that is compared by code point. */
+  byCodePoint (column: string): string
+  /** Whether foreign keys are in the definition of a table. */
+  hasKeysInTable: boolean
+  /** A column that is compared without its index. */
+  withoutIndex (column: string): string
+}
 
 /** Column types for SQLite and PostgreSQL. JSON is stored as text, so that it is not changed. */
 const columnTypes: Record<FieldType, string> = {
@@ -47,7 +96,7 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
         return { ...field, check, definition, default: given }
       })
       // Each field that can be queried has an index.
-      const indexes = fields.filter(({ name }) => name === 'id' || indexed.includes(name)).map((field): Index => {
+      const indexes = fields.filter(({ name }) => name === 'id' || indexed.includes(name)).map(field => {
         const isUnique = unique.includes(field.name)
         const column = field.type === 'string' ? byCodePoint(field.column) : field.column
         const columns = isUnique ? column : field.name === 'id' ? index : `${column}, position`

@@ -1,6 +1,5 @@
 import { conflicts } from '../errors.js'
-import type { Row } from '../sql/database.js'
-import { quoted } from '../sql/table.js'
+import { quoted, type Row } from '../sql/table.js'
 import type { Connection } from './file.js'
 
 /** The foreign keys of one column: table, column, the table and column that it refers to, and what happens when that is deleted. */

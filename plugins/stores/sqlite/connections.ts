@@ -1,10 +1,9 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { batch, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
-import type { Row } from '../sql/database.js'
 import { openLists } from '../sql/open-lists.js'
 import type { Statement } from '../sql/queries.js'
-import { literal } from '../sql/table.js'
+import { literal, type Row } from '../sql/table.js'
 import type { EngineOptions } from '../store.js'
 import { type Connection, createFile, kindOf, loadDriver, lockFile, pathOf, watchFiles } from './file.js'
 

@@ -1,6 +1,6 @@
 import type { FieldType } from '../fields.js'
-import { ownName, type ActualColumn, type Change, type Database, type Dialect, type Index, type Row, type Table } from '../sql/database.js'
-import { columnSql, literal, quoted } from '../sql/table.js'
+import { ownName, type ActualColumn, type Change, type Database } from '../sql/database.js'
+import { columnSql, literal, quoted, type Dialect, type Index, type Row, type Table } from '../sql/table.js'
 import type { MaybePromise } from '../store.js'
 import type { Connection } from './file.js'
 
