@@ -24,17 +24,17 @@ export interface AnyQuery extends Omit<Query<object>, 'where' | 'sort'> {
 }
 
 /** A condition for the values of a field. For `in`, the value is a list. */
-export interface Condition {
-  field: Field
+export interface Condition<F extends Field = Field> {
+  field: F
   operator: Operator
   value: Value | readonly Value[]
 }
 
 /** A query as an engine needs it. */
-export interface Plan {
-  conditions: Condition[]
+export interface Plan<F extends Field = Field> {
+  conditions: Condition<F>[]
   /** The field to order by. Records with equal values are in the order of their positions. */
-  sort?: Field
+  sort?: F
   descending: boolean
   limit: number
   /** Whether it has neither conditions nor a sort field. */
@@ -52,19 +52,19 @@ export interface Place {
 }
 
 /** The parameters of queries by name: the field and the operator of each. */
-export function parametersOf (fields: Field[]) {
+export function parametersOf<F extends Field> (fields: F[]) {
   const entries = fields.flatMap(field => [
     { name: field.name, field, operator: 'in' as const },
     ...operators[field.type as keyof typeof operators].map(operator => ({ name: `${field.name}.${operator}`, field, operator })),
     ...field.isOptional ? [{ name: `${field.name}.exists`, field, operator: 'exists' as const }] : []
   ])
-  return new Map<string, { field: Field, operator: Operator }>(entries.map(({ name, ...parameter }) => [name, parameter]))
+  return new Map<string, { field: F, operator: Operator }>(entries.map(({ name, ...parameter }) => [name, parameter]))
 }
 
 /** Returns a function that reads queries for a collection whose fields can be queried. */
-export function planner (fields: Field[]) {
+export function planner<F extends Field> (fields: F[]) {
   const parameters = parametersOf(fields)
-  return function plan ({ where = {}, sort, after, limit = Infinity }: AnyQuery): Plan {
+  return function plan ({ where = {}, sort, after, limit = Infinity }: AnyQuery): Plan<F> {
     const conditions = Object.entries<Value | readonly Value[]>({ ...where }).flatMap(([name, value]) => {
       const parameter = parameters.get(name)
       if (!parameter) throw new TypeError(`${name} is not a condition of this collection`)

@@ -92,7 +92,7 @@ export function listReader<T extends HasId> (lists: Lists, { run, openSnapshot, 
   }
 
   /** The condition that the fewest records meet, if these are few enough to be read and sorted. */
-  async function narrowest (plan: Plan): Promise<Condition | undefined> {
+  async function narrowest (plan: Part['plan']): Promise<Condition | undefined> {
     if (maxVisits === Infinity || !indexOnly({ plan })) return
     const counts = await Promise.all(plan.conditions.map(async condition => {
       const part = { plan: { ...lists.plan({}), conditions: [condition], limit: shortSize + 1 }, narrow: condition }

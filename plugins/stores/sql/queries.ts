@@ -11,14 +11,15 @@ export interface Statement {
 }
 
 type Table = ReturnType<typeof tableOf>
-type Column = Pick<Table['fields'][number], 'name' | 'type' | 'column' | 'columnType'>
+type Field = Table['fields'][number]
+type Column = Pick<Field, 'type' | 'column' | 'columnType'>
 
 /** A piece of a list has at most so many bytes, unless it is one record. */
 const pieceBytes = 1024 * 1024
 
 /** Some records in the order of a query: those whose sort field is absent, those that have it, or all if it is required. */
 export interface Part {
-  plan: Plan
+  plan: Plan<Field>
   kind?: 'absent' | 'present'
   /** Only the records after this place, and up to the other one. */
   after?: Place | undefined
@@ -28,7 +29,7 @@ export interface Part {
 }
 
 /** The parts of a query, in its order. They are separate, because a comparison with null is neither true nor false. */
-export function partsOf (plan: Plan, narrow?: Condition): Part[] {
+export function partsOf (plan: Plan<Field>, narrow?: Condition): Part[] {
   const { sort, descending, after } = plan
   const kinds = !sort?.isOptional ? [undefined] : descending ? ['present', 'absent'] as const : ['absent', 'present'] as const
   const parts = kinds.map((kind): Part => ({ plan, narrow, ...kind && { kind } }))
@@ -55,7 +56,7 @@ export function indexOnly (part: Part): Part | undefined {
 
 /** The statements for the lists of a table. The functions return a column as it is selected, and the value that was selected. */
 export function listStatements ({ table, fields, indexed }: Table, dialect: Dialect, selectedAs = ({ column }: Column) => column, decoded = (value: unknown, _type: FieldType) => value) {
-  const write = partWriter(fields, dialect)
+  const write = partWriter(dialect)
   const columns = fields.map(selectedAs).join(', ')
   const sizes = sum(fields.filter(({ columnType }) => columnType === 'text').map(({ column }) => `coalesce(octet_length(${column}), 0)`))
 
@@ -77,8 +78,8 @@ export function listStatements ({ table, fields, indexed }: Table, dialect: Dial
     /** Selects the places of records of a part. */
     selectPlaces (part: Part, count: number, offset = 0): Statement {
       const { where, order, values } = write(part)
-      const sorted = fields.find(({ name }) => name === part.plan.sort?.name)
-      return { text: `select ${sorted ? selectedAs(sorted) : 'null'}, position from ${table} where ${where} order by ${order} limit ${count} offset ${offset}`, values }
+      const { sort } = part.plan
+      return { text: `select ${sort ? selectedAs(sort) : 'null'}, position from ${table} where ${where} order by ${order} limit ${count} offset ${offset}`, values }
     },
 
     /** Counts the records of a part. */
@@ -97,18 +98,17 @@ export function listStatements ({ table, fields, indexed }: Table, dialect: Dial
 }
 
 /** Returns a function that writes the conditions and the order of a part. */
-function partWriter (columns: Column[], { parameter, isPresent, byCodePoint, withoutIndex }: Dialect) {
-  const positions: Column = { name: '', type: 'integer', column: 'position', columnType: 'bigint' }
+function partWriter ({ parameter, isPresent, byCodePoint, withoutIndex }: Dialect) {
+  const positions: Column = { type: 'integer', column: 'position', columnType: 'bigint' }
 
   return function write (part: Part) {
     const { plan: { conditions, sort, descending }, kind, after, until, narrow } = part
     const values: unknown[] = []
     const add = (value: unknown, { type, columnType }: Column) => parameter(values.push(toColumn(value, type)), columnType)
-    const sorted = sort && columnOf(sort.name)
-    const order = (sorted && kind !== 'absent' ? [sorted, positions] : [positions]).map(column => used(column, !narrow))
+    const order = (sort && kind !== 'absent' ? [sort, positions] : [positions]).map(column => used(column, !narrow))
     const where = [
-      ...conditions.map(condition => clause(condition, used(columnOf(condition.field.name), isIndexed(part, condition)))),
-      ...sorted && kind ? [kind === 'absent' ? `${sorted.column} is null` : isPresent(sorted.column, sorted.type)] : [],
+      ...conditions.map(condition => clause(condition, used(condition.field, isIndexed(part, condition)))),
+      ...sort && kind ? [kind === 'absent' ? `${sort.column} is null` : isPresent(sort.column, sort.type)] : [],
       ...after ? [compared(descending ? '<' : '>', after)] : [],
       ...until ? [compared(descending ? '>=' : '<=', until)] : []
     ]
@@ -140,9 +140,5 @@ function partWriter (columns: Column[], { parameter, isPresent, byCodePoint, wit
   function used (given: Column, isIndexed: boolean) {
     const column = isIndexed ? given.column : withoutIndex(given.column)
     return { ...given, bare: column, column: given.type === 'string' ? byCodePoint(column) : column }
-  }
-
-  function columnOf (name: string) {
-    return columns.find(column => column.name === name) as Column
   }
 }
