@@ -16,7 +16,6 @@ export function constraintsOf ({ kind, query, run, foreignKeys }: Database, prob
     for (const reference of table.references) if (!keys.includes(reference.key)) missing.push({ table, reference })
   }
 
-  /** Adds the missing foreign keys. */
   async function addKeys () {
     for (const { table, reference } of missing) {
       const { name, column, target } = reference

@@ -32,12 +32,10 @@ export interface Database {
   query: Query
   /** Executes one or several statements. */
   run (sql: string): MaybePromise<unknown>
-  /** Reads the columns of a table. */
   read (table: Table): MaybePromise<Actual>
   alter (table: Table, changes: Change[], actual: Actual): MaybePromise<unknown>
   /** Creates missing indexes and triggers of a table, and drops those that are not needed any more. An index is created if the function allows it. */
   complete (table: Table, isPossible: (index: Index) => MaybePromise<boolean>): MaybePromise<unknown>
-  /** The names of the foreign keys of a table. */
   foreignKeys (table: Table): MaybePromise<string[]>
   /** Whether the role may change the table `collections`. */
   mayRecord (): MaybePromise<boolean>

@@ -2,7 +2,6 @@ import type { FieldType } from '../fields.js'
 import { afterPrefix, planner, type Condition, type Place, type Plan, type Value } from '../query.js'
 import { fromColumn, sum, toColumn, type Dialect, type Row, type tableOf } from './table.js'
 
-/** A statement with its values. */
 export interface Statement {
   text: string
   values: unknown[]
@@ -75,14 +74,12 @@ export function listStatements ({ table, fields, indexed }: Table, dialect: Dial
       return { text, values, isPlain: part.plan.isPlain }
     },
 
-    /** Selects the places of records of a part. */
     selectPlaces (part: Part, count: number, offset = 0): Statement {
       const { where, order, values } = write(part)
       const { sort } = part.plan
       return { text: `select ${sort ? selectedAs(sort) : 'null'}, position from ${table} where ${where} order by ${order} limit ${count} offset ${offset}`, values }
     },
 
-    /** Counts the records of a part. */
     selectCount (part: Part): Statement {
       const { where, values } = write(part)
       const { limit } = part.plan

@@ -39,9 +39,7 @@ export interface Reference extends Pick<Column, 'name' | 'column'> {
 export interface Dialect {
   /** Conditions for the values of a column, by type, so that other programs cannot store what a list could not return. */
   conditions: Partial<Record<FieldType, (column: string) => string>>
-  /** A random number below another one. */
   random (below: number): string
-  /** The parameter with this number. */
   parameter (n: number, columnType: string): string
   /** A condition that a column is not null, for which an index can be used. */
   isPresent (column: string, type: FieldType): string
