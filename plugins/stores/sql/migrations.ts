@@ -1,10 +1,9 @@
 import { StartupError } from '../../startup.js'
-import { counted, maxCounted, unfit } from '../errors.js'
+import { counted, maxCounted, unfit, violations } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
 import type { MaybePromise } from '../store.js'
-import { constraintsOf } from './constraints.js'
-import type { Actual, Change, Database } from './database.js'
-import { literal, quoted, sqlValue, toColumn, type Query, type Table } from './table.js'
+import { ownName, type Actual, type Change, type Database } from './database.js'
+import { keySql, literal, quoted, sqlValue, toColumn, type Index, type Reference, type Table } from './table.js'
 
 /** What is recorded about a field. Previous releases have recorded the definition of its column. */
 type Records = Record<string, Pick<Field, 'type' | 'types' | 'values'> | string>
@@ -34,8 +33,7 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
   if (isNew) for (const sql of shared) await run(sql)
   const rows = await query('select name, version, columns from collections')
   const problems: string[] = []
-  const { compareKeys, addKeys, isPossible } = constraintsOf(database, problems)
-  const { differences, removals, count } = comparisonOf(query, problems, onWarning)
+  const { compareKeys, addKeys, isPossible, differences, removals, count } = comparisonOf(database, problems, onWarning)
   for (const table of tables) await compareKeys(table)
   for (const table of tables) {
     const [, version, columns] = rows.find(([name]) => name === table.name) ?? []
@@ -107,9 +105,39 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
   }
 }
 
-/** Compares the fields of tables with what is stored. What needs a decision is added to the problems. */
-function comparisonOf (query: Query, problems: string[], onWarning?: (message: string) => void) {
-  return { differences, removals, count }
+/** Compares the fields, unique indexes and foreign keys of tables with what is stored. What needs a decision is added to the problems. */
+function comparisonOf ({ kind, query, run, foreignKeys }: Database, problems: string[], onWarning?: (message: string) => void) {
+  const altersKeys = kind === 'postgres' // SQLite has the keys in the definition of the table
+  const missingKeys: { table: Table, reference: Reference }[] = []
+  return { compareKeys, addKeys, isPossible, differences, removals, count }
+
+  /** Drops foreign keys that are not needed any more, and remembers the missing ones until all tables exist. */
+  async function compareKeys (table: Table) {
+    const keys = await foreignKeys(table)
+    const needed = table.references.map(({ key }) => key)
+    for (const key of keys) if (altersKeys && ownName.test(key) && !needed.includes(key)) await run(`alter table ${table.table} drop constraint ${quoted(key)}`)
+    for (const reference of table.references) if (!keys.includes(reference.key)) missingKeys.push({ table, reference })
+  }
+
+  async function addKeys () {
+    for (const { table, reference } of missingKeys) {
+      const { name, column, target } = reference
+      const values = await query(`
+        select distinct ${column} from ${table.table} as t where ${column} is not null and not exists (
+          select 1 from ${quoted(target)} as other where other.id = t.${column}) limit ${maxCounted + 1}`)
+      if (values.length > 0) problems.push(violations.missing(`${table.name}.${name}`, target, values.flat()))
+      else if (altersKeys) await run(`alter table ${table.table} add ${keySql(reference, `foreign key (${column}) `)}`)
+    }
+  }
+
+  /** Returns whether an index can be created. */
+  async function isPossible ({ table, name }: Table, { unique }: Index) {
+    if (!unique) return true
+    const { column } = unique
+    const values = await query(`select ${column} from ${table} where ${column} is not null group by ${column} having count(*) > 1 limit ${maxCounted + 1}`)
+    if (values.length > 0) problems.push(violations.repeated(`${name}.${unique.name}`, values.flat()))
+    return values.length === 0
+  }
 
   /** The columns to add or to change. */
   async function differences (table: Table, actual: Actual, recorded: Records, executed: string[]) {
