@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream'
 import type pg from 'pg'
-import type { Query } from '../../../schemas/query.js'
 import { StartupError } from '../../startup.js'
 import { batch, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError } from '../errors.js'
@@ -102,7 +101,13 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
       const deadline = options.deadline?.() ?? Date.now() + timeout
       return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline }), deadline) : undefined
     },
-    select,
+    select (query) {
+      const pending = lists.select(query)
+      return withTimeout(pending).catch(error => {
+        pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
+        throw error
+      })
+    },
     count: query => withTimeout(lists.count(query)),
     version: () => withTimeout(readVersion(undefined))
   }
@@ -112,16 +117,6 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
     const { rows } = await read({ ...table.selectFirsts, values: [ids] })
     const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
     return ids.map((_, n) => byPlace.get(n + 1))
-  }
-
-  async function select (query: Query<T>) {
-    const pending = lists.select(query)
-    try {
-      return await withTimeout(pending)
-    } catch (error) {
-      pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
-      throw error
-    }
   }
 }
 
