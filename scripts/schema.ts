@@ -7,5 +7,5 @@ import { readDefinitions } from '../plugins/collection/file.js'
 import { schemaSql } from './schema-sql.js'
 
 const [file, url] = process.argv.slice(2)
-if (file) console.log(await schemaSql(await readDefinitions(file, definitions), url))
+if (file) console.log(await schemaSql(readDefinitions(file, definitions), url))
 else await writeFile('deploy/postgresql.sql', await schemaSql(definitions))

@@ -72,7 +72,7 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
   async function readCollections (app: FastifyInstance) {
     if (config.COLLECTIONS_FILE !== undefined) {
       const { readDefinitions } = await import('../plugins/collection/file.js')
-      definitions = await readDefinitions(config.COLLECTIONS_FILE, definitions)
+      definitions = readDefinitions(config.COLLECTIONS_FILE, definitions)
     }
     app.decorate('collections', definitions.map(({ name }) => name))
   }

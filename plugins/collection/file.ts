@@ -4,6 +4,7 @@ import addFormats from 'ajv-formats'
 import { collectionsExample } from '../../schemas/config.js'
 import { ConflictingRequest, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
+import { isLinear } from '../schema/patterns.js'
 import { problemsOf } from '../schema/problems.js'
 import { createAjv, ownKeywords, sharedAjv } from '../schema/validation.js'
 import { isAnnotation, pointer, schemasIn, targetsIn } from '../schema/walk.js'
@@ -22,7 +23,7 @@ type Problems = { path: string, message: string }[]
 let validator: ValidateFunction | undefined
 
 /** Reads definitions from a JSON file and adds them to others. One with the name of another replaces it, and null removes it. */
-export async function readDefinitions (file: string, others: readonly Definition[]) {
+export function readDefinitions (file: string, others: readonly Definition[]) {
   const entries = Object.entries(readObject('COLLECTIONS_FILE', file, collectionsExample))
   const definitions = new Map(others.map(definition => [definition.name, definition]))
   const problems: Problems = []
@@ -33,7 +34,7 @@ export async function readDefinitions (file: string, others: readonly Definition
     if (entry === null && definitions.delete(name)) continue
     const definition = { ...Object(entry), name } as Definition
     validate(entry)
-    const found = await problemsOfEntry(definition, problemsOf(withTypes(validate.errors ?? [])))
+    const found = problemsOfEntry(definition, problemsOf(withTypes(validate.errors ?? [])))
     problems.push(...found.map(({ path, message }) => ({ path: pointer(name) + path, message })))
     definitions.set(name, definition)
   }
@@ -50,21 +51,14 @@ function withTypes (errors: ErrorObject[]) {
 }
 
 /** Checks in stages, because each needs what the previous one has checked. */
-async function problemsOfEntry (definition: Definition, problemsOfOptions: Problems): Promise<Problems> {
+function problemsOfEntry (definition: Definition, problemsOfOptions: Problems): Problems {
   const isJsonSchema = problemsOfOptions.every(({ path }) => path !== '' && !path.startsWith('/schema'))
-  for (const check of [
-    async () => [
-      ...problemsOfName(definition.name),
-      ...problemsOfOptions,
-      ...isJsonSchema ? [...problemsOfKeywords(definition.schema), ...await problemsOfPatterns(definition.schema)] : []
-    ],
-    () => [...problemsOfDefinition(definition), ...problemsOfRecursion(definition.schema)],
-    () => problemsOfRecords(checkDefinition(definition), definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
-  ]) {
-    const problems = await check()
-    if (problems.length > 0) return problems
-  }
-  return []
+  const ofKeywords = isJsonSchema ? [...problemsOfKeywords(definition.schema), ...problemsOfPatterns(definition.schema)] : []
+  const problems = [...problemsOfName(definition.name), ...problemsOfOptions, ...ofKeywords]
+  if (problems.length > 0) return problems
+  const ofDefinition = [...problemsOfDefinition(definition), ...problemsOfRecursion(definition.schema)]
+  if (ofDefinition.length > 0) return ofDefinition
+  return problemsOfRecords(checkDefinition(definition), definition.seed ?? []).map(({ path, message }) => ({ path: `/seed${path}`, message }))
 }
 
 /** Keywords, formats and references that are not supported. */
@@ -162,8 +156,7 @@ function problemsOfRecursion (schema: TSchema): Problems {
 }
 
 /** Patterns that clients could keep the service busy with. */
-async function problemsOfPatterns (schema: TSchema) {
-  const { isLinear } = await import('../schema/patterns.js')
+function problemsOfPatterns (schema: TSchema) {
   return schemasIn(schema, '/schema').flatMap(({ schema: part, path }) => [
     ...part.pattern === undefined ? [] : [{ path: `${path}/pattern`, pattern: part.pattern }],
     ...Object.keys({ ...part.patternProperties }).map(pattern => ({ path: `${path}/patternProperties${pointer(pattern)}`, pattern }))
