@@ -59,7 +59,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       onUnavailable: cause => outages.failed(cause, check)
     }))
     const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
-    const opened = new Map<string, { schema: string, store: Store<HasId>, collection: Constrained }>()
+    const opened = new Map<string, { schema: string, store: Store<HasId>, collection: StoreDefinition<HasId> }>()
     const unused = new Set(Object.keys({ ...seed }))
     const problems: string[] = []
     let isReady = false
@@ -139,10 +139,8 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
 
 export default stores
 
-type Constrained = Pick<StoreDefinition<never>, 'name' | 'unique' | 'references' | 'idSource'>
-
 /** Checks that the collections that others refer to exist, and that their ids are unique. */
-function checkReferences (collections: Constrained[]) {
+function checkReferences (collections: StoreDefinition<HasId>[]) {
   const problems = collections.flatMap(({ name, references = {} }) => Object.entries(references).flatMap(([field, target]) => {
     const other = collections.find(({ name }) => name === target)
     if (other && uniqueFields(other).includes('id')) return []
