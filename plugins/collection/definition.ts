@@ -5,7 +5,7 @@ import { withFields, withoutFields } from '../schema/access.js'
 import { checkerOf } from '../schema/validation.js'
 import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
-import { indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition, type Upgrade } from '../stores/store.js'
+import { indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition } from '../stores/store.js'
 import { problemsOfFilters } from './queries.js'
 
 /** What clients can do with a collection, and the method of each operation. */
@@ -19,19 +19,11 @@ export const maxRecords = 1000
 /** The record that a schema of TypeBox describes, or any record with an id. (With `Static<S>`, TypeScript 5 cannot compile generic functions.) */
 type RecordOf<S> = S extends { static: infer T } ? T & HasId : HasId | (HasId & Record<string, unknown>)
 
-export interface Definition<S extends object = TObject, R extends HasId = RecordOf<S>> {
-  /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */
-  name: string
+export interface Definition<S extends object = TObject, R extends HasId = RecordOf<S>> extends Omit<StoreDefinition<never>, 'schema' | 'seed'> {
   /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
   schema: S
   /** What clients can do: some of `list`, `get`, `create`, `createMany`, `replace`, `update`, `delete`. Default: all. */
   operations?: readonly Operation[] | undefined
-  /** Fields that clients can filter and sort by: strings, integers, numbers and booleans. Default: none. */
-  filters?: readonly string[] | undefined
-  /** Fields whose values no two records have in common. Clients can filter by their values. Default: the id, if the server chooses it. */
-  unique?: readonly string[] | undefined
-  /** The collections whose ids fields have, by field, such as `{ member_id: 'members' }`. Clients can filter and sort by these fields. Default: none. */
-  references?: Readonly<Record<string, string>> | undefined
   /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
   idSource?: 'client' | 'server' | undefined
   /** Records of a new collection. Default: none. */
@@ -44,10 +36,6 @@ export interface Definition<S extends object = TObject, R extends HasId = Record
   routes?: { [O in Operation]?: (RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }) | undefined } | undefined
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
   errorHandler?: boolean | undefined
-  /** The new names of fields, by their previous names. Their columns are renamed once. */
-  renames?: Readonly<Record<string, string>> | undefined
-  /** SQL for changes of the schema that are not made automatically: the first entry from version 1 to 2, and so on. */
-  upgrades?: readonly Upgrade[] | undefined
 }
 
 /** Returns a definition, whose seed and store have the type of its schema. (Generic functions cannot use `RecordOf`, which is a condition.) */

@@ -73,22 +73,23 @@ export function numbered<T extends HasId> (records: readonly NewRecord<T>[], fir
 
 /** What an engine needs of the definition of a collection. */
 export interface StoreDefinition<T extends HasId> {
+  /** Name of the collection, its table and its tag: lower case letters, digits and `_`. */
   name: string
   schema: TObject
   /** The records of a new collection. */
   seed: readonly T[]
-  /** The fields that queries can use. They can also use those that are unique or refer to a collection. */
-  filters?: readonly string[]
-  /** The fields whose values no two records have in common. A record without the field is no duplicate. */
-  unique?: readonly string[]
-  /** The collections whose ids fields have, by field. */
-  references?: Readonly<Record<string, string>>
+  /** Fields that clients can filter and sort by: strings, integers, numbers and booleans. Default: none. */
+  filters?: readonly string[] | undefined
+  /** Fields whose values no two records have in common, unless they are absent. Clients can filter by their values. Default: the id, if the server chooses it. */
+  unique?: readonly string[] | undefined
+  /** The collections whose ids fields have, by field, such as `{ member_id: 'members' }`. Clients can filter and sort by these fields. Default: none. */
+  references?: Readonly<Record<string, string>> | undefined
   /** Who chooses the ids. Those of the server are unique. */
-  idSource?: 'client' | 'server'
-  /** The new names of fields, by their previous names. */
-  renames?: Readonly<Record<string, string>>
-  /** SQL that upgrades its table: the first entry from version 1 to 2, and so on. */
-  upgrades?: readonly Upgrade[]
+  idSource?: 'client' | 'server' | undefined
+  /** The new names of fields, by their previous names. Their columns are renamed once. */
+  renames?: Readonly<Record<string, string>> | undefined
+  /** SQL for changes of the schema that are not made automatically: the first entry from version 1 to 2, and so on. */
+  upgrades?: readonly Upgrade[] | undefined
 }
 
 /** The names of the fields that have an index besides the id: queries can use them. */
