@@ -1,18 +1,14 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { PageQuery } from '../../schemas/fields.js'
 import { invalid } from '../http/errors.js'
 import { isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { setHeaders } from '../http/responses.js'
 import type { Query } from '../../schemas/query.js'
-import type { HasId, List, Store } from '../stores/store.js'
-
-/** The parameters of a list. Those of a collection with filters are its conditions. */
-type ListQuery = PageQuery & Pick<Query<HasId>, 'sort'> & { total?: boolean }
+import type { HasId, Page, Store } from '../stores/store.js'
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
 export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, hasFilters: boolean) {
-  const { limit, after, sort, total, ...where } = request.query as ListQuery
+  const { limit, after, sort, total, ...where } = request.query as Omit<Query<HasId>, 'where'> & { total?: boolean }
   if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
   const query: Query<HasId> = hasFilters ? { limit, after, sort, where } : { limit, after }
   // The version is read before the list. If the list changes in between, its next version is another one.
@@ -33,7 +29,7 @@ export function sendList (request: FastifyRequest, reply: FastifyReply, store: S
   }
 
   /** Adds a link to the next page, if there is one. For HEAD, a list that is a stream is empty, because Fastify would read it to its end. */
-  function withLink ({ list, next }: { list: List, next?: string }) {
+  function withLink ({ list, next }: Page) {
     if (next !== undefined) {
       const query = new URLSearchParams(/\?([^#]*)/.exec(request.originalUrl)?.[1])
       query.set('after', next)
