@@ -3,7 +3,6 @@ import type { User } from '../schemas/user.js'
 import { items } from './items.js'
 import { users } from './users.js'
 
-/** The definitions of the collections of the service. */
 export const definitions = [items, users] as const
 
 /** The records of the collections, by the name of the collection. */

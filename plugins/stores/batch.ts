@@ -13,7 +13,6 @@ interface Call<In, Out> {
   resolve (output: Out): void
   reject (error: unknown): void
   context: AsyncResource
-  /** How often it was repeated. */
   repeats: number
 }
 

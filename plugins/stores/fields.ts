@@ -5,7 +5,6 @@ import { pointer, targetsIn } from '../schema/walk.js'
 /** How the values of a field are stored: with a type that JSON and SQL have in common, or as JSON text. */
 export type FieldType = 'integer' | 'number' | 'string' | 'boolean' | 'json'
 
-/** A field of a record. */
 export interface Field {
   name: string
   /** A JSON Pointer to it. */

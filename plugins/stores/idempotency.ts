@@ -107,7 +107,6 @@ export function keyCleanup (removeSome: () => Promise<number>) {
   }
 }
 
-/** The idempotency keys of a collection in memory. */
 export function memoryKeys () {
   const uses = new Map<string, KeyUse & { at: number }>()
 

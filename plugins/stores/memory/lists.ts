@@ -49,7 +49,6 @@ export async function readEntries (entries: Iterable<Entry[]>, { sort, limit, cu
   }
 }
 
-/** Counts the entries of a query. */
 export async function countEntries (entries: Iterable<Entry[]>, timeout: number) {
   let count = 0
   for await (const part of inTurns(entries, { deadline: Date.now() + timeout })) count += part.length
