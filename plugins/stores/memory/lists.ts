@@ -13,20 +13,14 @@ const maxString = 1024
 /** So many parts of an index are visited in one turn of the event loop. */
 const partsPerTurn = 4
 
-/** The records of an index: in one piece or, if they are long, in chunks. */
-export function joined (chunks: Chunk[]) {
+/** Returns a function that returns the list of all records of an index: in one piece or, if they are long, as a stream. */
+export function wholeList (chunks: Chunk[]): () => List {
   const size = chunks.reduce((sum, { size }) => sum + size, 0)
-  if (size < maxString) return jsonOf(chunks.flatMap(({ entries }) => entries))
-  if (size >= maxWhole) return chunks
-  const list = Buffer.concat([...chunks.map(bytesOf), Buffer.from(']')])
-  list.write('[') // instead of the first comma
-  return list
-}
-
-/** The list of joined records. */
-export function listOf (records: ReturnType<typeof joined>): List {
   // There is one piece per turn of the event loop, so that a client that reads fast does not block the others.
-  return Array.isArray(records) ? streamOf(bytesOf, inTurns(records, { deadline: Infinity }, 1)) : records
+  if (size >= maxWhole) return () => streamOf(bytesOf, inTurns(chunks, { deadline: Infinity }, 1))
+  const list = size < maxString ? jsonOf(chunks.flatMap(({ entries }) => entries)) : Buffer.concat([...chunks.map(bytesOf), Buffer.from(']')])
+  if (typeof list !== 'string') list.write('[') // instead of the first comma
+  return () => list
 }
 
 /** Reads the entries of a query. A long result is a stream. */

@@ -7,7 +7,7 @@ import type { Query } from '../../../schemas/query.js'
 import { planner, type Value } from '../query.js'
 import { generatedIds, hasId, indexedFields, maxCountedId, nextId, numbered, uniqueFields, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
 import { indexesOf } from './indexes.js'
-import { countEntries, joined, listOf, readEntries } from './lists.js'
+import { countEntries, readEntries, wholeList } from './lists.js'
 import type { Entry } from './sorted-index.js'
 
 /** What the other collections of an engine need to know of a collection. */
@@ -47,8 +47,8 @@ export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeou
   let lastId = ids.before
   let lastPosition = 0
   let changes = 0
-  /** All records after so many changes. */
-  let whole = { changes: -1, records: joined([]) }
+  /** The list of all records after so many changes. */
+  let whole = { changes: -1, list: wholeList([]) }
   /** Distinguishes the versions of this store from those of other instances. */
   const instance = randomInt(2 ** 47).toString(36)
   const indexed = indexedFields(definition)
@@ -94,8 +94,8 @@ export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeou
     const planned = plan(query)
     const { isPlain, after, limit } = planned
     if (!isPlain || after || limit < Infinity) return readEntries(indexes.find(planned), planned, timeout)
-    if (whole.changes < changes) whole = { changes, records: joined(indexes.byPosition.read()) }
-    return { list: listOf(whole.records) }
+    if (whole.changes < changes) whole = { changes, list: wholeList(indexes.byPosition.read()) }
+    return { list: whole.list() }
   }
 
   function count (query: Pick<Query<T>, 'where' | 'limit'>) {
