@@ -34,14 +34,10 @@ function parse (text: string) {
 }
 
 /** The length of the longest start of a text that can become JSON. (Not every message of V8 has a position, and none of Bun.) */
-function brokenAt (text: string) {
-  let [valid, invalid] = [0, text.length + 1]
-  while (invalid - valid > 1) {
-    const middle = (valid + invalid) >> 1
-    if (canContinue(text.slice(0, middle))) valid = middle
-    else invalid = middle
-  }
-  return valid
+function brokenAt (text: string, valid = 0, invalid = text.length + 1): number {
+  if (invalid - valid === 1) return valid
+  const middle = (valid + invalid) >> 1
+  return canContinue(text.slice(0, middle)) ? brokenAt(text, middle, invalid) : brokenAt(text, valid, middle)
 }
 
 function canContinue (start: string) {
