@@ -17,12 +17,6 @@ export const operators = {
 /** The name of an operator, which also is the end of its parameter. That of equality has none. */
 export type Operator = 'in' | 'exists' | typeof operators[keyof typeof operators][number]
 
-/** A query of any collection. */
-export interface AnyQuery extends Omit<Query<object>, 'where' | 'sort'> {
-  where?: object | undefined
-  sort?: string | undefined
-}
-
 /** A condition for the values of a field. For `in`, the value is a list. */
 export interface Condition<F extends Field = Field> {
   field: F
@@ -30,20 +24,11 @@ export interface Condition<F extends Field = Field> {
   value: Value | readonly Value[]
 }
 
-/** A query as an engine needs it. */
-export interface Plan<F extends Field = Field> {
-  conditions: Condition<F>[]
-  /** The field to order by. Records with equal values are in the order of their positions. */
-  sort?: F
-  descending: boolean
-  limit: number
-  /** Whether it has neither conditions nor a sort field. */
-  isPlain: boolean
-  /** Where the page begins: after the record with this value of the sort field and this position. */
-  after?: Place
-  /** The cursor of a place. */
-  cursorOf (place: Place): string
-}
+/**
+ * A query as an engine needs it: records with equal values of the sort field are in the order of their positions, and a page
+ * begins after the record at the place `after`.
+ */
+export type Plan<F extends Field = Field> = ReturnType<ReturnType<typeof planner<F>>>
 
 /** The place of a record in an order. */
 export interface Place {
@@ -64,8 +49,8 @@ export function parametersOf<F extends Field> (fields: F[]) {
 /** Returns a function that reads queries for a collection whose fields can be queried. */
 export function planner<F extends Field> (fields: F[]) {
   const parameters = parametersOf(fields)
-  return function plan ({ where = {}, sort, after, limit = Infinity }: AnyQuery): Plan<F> {
-    const conditions = Object.entries<Value | readonly Value[]>({ ...where }).flatMap(([name, value]) => {
+  return function plan ({ where, sort, after, limit = Infinity }: Pick<Query<object>, 'after' | 'limit'> & { where?: object, sort?: string }) {
+    const conditions = Object.entries<Value | readonly Value[]>({ ...where }).flatMap(([name, value]): Condition<F>[] => {
       const parameter = parameters.get(name)
       if (!parameter) throw new TypeError(`${name} is not a condition of this collection`)
       return value === undefined ? [] : [{ ...parameter, value: parameter.operator === 'in' ? [value].flat() : value }]
