@@ -118,12 +118,11 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
     }
     return {
       async * list (options) {
-        let next: string | undefined
+        let part: Page<T> | undefined
         do {
-          const part: Page<T> = await page({ ...options, after: next })
+          part = await page({ ...options, after: part?.next })
           yield * part.records
-          next = part.next
-        } while (next !== undefined)
+        } while (part.next !== undefined)
       },
       page,
       count: async ({ where, signal } = {}) => Number((await request('HEAD', `${name}?${queryOf({ ...where, limit: 1, total: true })}`, { signal })).total),
@@ -132,9 +131,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
       createMany: async (records, options) => (await request<T[]>('POST', `${name}/batch`, options, records)).data,
       replace: async (id, record, options) => (await request<T>('PUT', `${name}/${id}`, options, record)).data,
       update: async (id, patch, options) => (await request<T>('PATCH', `${name}/${id}`, options, patch)).data,
-      async delete (id, options) {
-        await request('DELETE', `${name}/${id}`, options)
-      }
+      delete: async (id, options) => (await request<undefined>('DELETE', `${name}/${id}`, options)).data
     }
   }
 
@@ -168,12 +165,11 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
       const known = response.status === 304 ? stored : undefined
       const { text, link } = known ?? { text: await response.text(), link: response.headers.get('link') }
       const data = parse(text)
-      const total = response.headers.get('x-total-count')
       const etag = response.headers.get('etag')
       if (known || response.status === 204 || (response.ok && (data instanceof Object || method === 'HEAD'))) {
         if (etag && data) etags.set(data, etag)
         if (etag && method === 'GET') cache?.set(url, { etag, text, link })
-        return { data, link, total }
+        return { data, link, total: response.headers.get('x-total-count') }
       }
       const detail = data?.detail ?? (response.ok ? 'The response is not JSON' : response.statusText)
       retryAfter = Number(response.headers.get('retry-after')) || 0
