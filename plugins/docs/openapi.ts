@@ -56,11 +56,6 @@ function isPath (value: unknown) {
   return typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)
 }
 
-/** A proxy may pass on what a client has sent as protocol and host. */
-function isOrigin (url: string) {
-  return /^https?:\/\/(\[[\da-f:.]+\]|[\w.-]+)(:\d*)?$/i.test(url)
-}
-
 /** What the document says about this package. */
 const info = {
   title: 'Items and users',
@@ -114,9 +109,12 @@ export default fp<DocsOptions>(async function docs (app, options) {
 
   app.get(path, { schema: { hide: true }, onSend: compress }, async function openapi (request, reply) {
     const { protocol, host, query } = request
+    const origin = `${protocol}://${host}`
+    // A proxy may pass on what a client has sent as protocol and host.
+    const isValid = /^https?:\/\/(\[[\da-f:.]+\]|[\w.-]+)(:\d*)?$/i.test(origin)
     // Most generators need an absolute URL. Our pages resolve the relative one, which is correct behind every proxy.
-    const isAsConfigured = options.servers || !isOrigin(`${protocol}://${host}`) || Object.hasOwn(Object(query), 'relative')
-    const { body, etag } = documentAt(isAsConfigured ? undefined : `${protocol}://${host}${forwardedPrefix(request)}`)
+    const isAsConfigured = options.servers || !isValid || Object.hasOwn(Object(query), 'relative')
+    const { body, etag } = documentAt(isAsConfigured ? undefined : origin + forwardedPrefix(request))
     if (isNotModified(request, reply, etag)) return sendNotModified(request, reply)
     setHeaders(request, reply)
     return body
