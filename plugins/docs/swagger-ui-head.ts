@@ -15,15 +15,13 @@ html.dark-mode .swagger-ui {
 .swagger-ui code span[style*="rgb(211, 99, 99)"] { color: #f2a0a0 !important }
 html:not(.dark-mode) .swagger-ui {
   .topbar .download-url-wrapper .download-url-button { background: #47762e }
-  .info .title small { background: #5c6270 }
+  .info .title small, .download-contents { background: #5c6270 }
   .info .title small.version-stamp { background: #4f6f00 }
   .info a, .info .link, .info .url { color: #1b62b3 }
   .btn.authorize { color: #177a4e }
   .btn.authorize svg { fill: #177a4e }
   .btn.cancel { color: #c32020 }
-  .btn.execute { background: #1b62b3 }
-  .download-contents { background: #5c6270 }
-  .opblock-get .opblock-summary-method { background: #1b62b3 }
+  .btn.execute, .opblock-get .opblock-summary-method { background: #1b62b3 }
   .opblock-post .opblock-summary-method { background: #177a4e }
   .opblock-put .opblock-summary-method { background: #945700 }
   .opblock-patch .opblock-summary-method { background: #12766a }
