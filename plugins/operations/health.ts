@@ -45,9 +45,7 @@ export default fp<HealthOptions>(async function health (app, options) {
   })
 
   app.decorate('markNotReady', markNotReady)
-  app.addHook('preClose', async function markNotReadyFirst () {
-    markNotReady()
-  })
+  app.addHook('preClose', markNotReady)
   app.register(probes)
 
   function markNotReady () {
