@@ -140,7 +140,10 @@ function createChecker (schema: TSchema): Checker {
 
   return (value, isDetailed = () => isSmall(value)) => {
     try {
-      if (validate(value)) return infinityIn(value)
+      if (validate(value)) {
+        const path = pathOfInfinity(value, open)
+        return path === undefined ? undefined : [{ path, message: 'must be a number' }]
+      }
       if (!isDetailed()) return problemsOf(validate.errors)
       collect ??= sharedAjv().compile(schema)
       collect(value)
@@ -149,13 +152,6 @@ function createChecker (schema: TSchema): Checker {
       if (!(error instanceof RangeError)) throw error
       // The functions of a recursive schema call each other for each level, and the stack is limited.
       return [{ path: '', message: 'must not be nested so deeply' }]
-    }
-  }
-
-  function infinityIn (value: unknown) {
-    for (const name of open) {
-      const path = pathOfInfinity(Object(value)[name])
-      if (path !== undefined) return [{ path: pointer(name) + path, message: 'must be a number' }]
     }
   }
 }

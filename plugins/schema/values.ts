@@ -63,12 +63,12 @@ export function isSmall (value: unknown) {
   }
 }
 
-/** The path of a number that is too large for JavaScript, and that JSON cannot represent. */
-export function pathOfInfinity (value: unknown): string | undefined {
+/** The path of a number that is too large for JavaScript, and that JSON cannot represent, in all parts of a value or in these. */
+export function pathOfInfinity (value: unknown, names?: string[]): string | undefined {
   if (typeof value === 'number') return Number.isFinite(value) ? undefined : ''
   if (typeof value !== 'object' || value === null) return
   // Reading the names of a long array takes longer than its values.
-  for (const name of Array.isArray(value) ? value.keys() : Object.keys(value)) {
+  for (const name of names ?? (Array.isArray(value) ? value.keys() : Object.keys(value))) {
     const path = pathOfInfinity(value[name as keyof typeof value])
     if (path !== undefined) return pointer(name) + path
   }
