@@ -29,7 +29,8 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
 
   for (const [status, body] of Object.entries({ ...responses, request: requestBody })) {
     for (const media of Object.values(body?.content ?? {})) {
-      const example = exampleOf(nameOf(media.schema), status) ?? media.example ?? listExample(media.schema)
+      const inList = sampleIn(nameOf(media.schema?.items))
+      const example = exampleOf(nameOf(media.schema), status) ?? media.example ?? (inList && [inList])
       if (example !== undefined) media.example = example
     }
   }
@@ -48,11 +49,6 @@ export function addExamples (operation: Operation, schemas: Record<string, TSche
     if (schemaName(component) === schemaName(ConflictingRequest.$id)) return conflictExample()
     const example = sampleIn(component)
     return Object.hasOwn(Object(example), 'id') && inPath?.example ? { ...Object(example), id: inPath.example } : example
-  }
-
-  function listExample ({ items }: TSchema) {
-    const example = sampleIn(nameOf(items))
-    return example && [example]
   }
 
   /** An example of a component. The schemas of a host are left alone. */
