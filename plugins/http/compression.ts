@@ -23,9 +23,8 @@ export function compress (request: FastifyRequest, reply: FastifyReply, body: un
   const accepted = request.headers['accept-encoding']
   if (statusCode !== 200 || !accepted || reply.hasHeader('content-encoding')) return done(null, body)
   const { coding, isRequired } = negotiate(String(accepted))
-  if (coding === undefined) done(null, body)
-  else if (body instanceof Readable) done(null, compressedStream(request, reply, body, coding))
-  else if ((typeof body === 'string' || Buffer.isBuffer(body)) && (isRequired || Buffer.byteLength(body) >= threshold)) {
+  if (coding && body instanceof Readable) done(null, compressedStream(request, reply, body, coding))
+  else if (coding && (typeof body === 'string' || Buffer.isBuffer(body)) && (isRequired || Buffer.byteLength(body) >= threshold)) {
     const compressed = compressOnce(body, coding)
     if (compressed === undefined) return isRequired ? done(httpError(503, 'The service is overloaded')) : done(null, body)
     setCoding(reply, coding)
