@@ -1,6 +1,6 @@
 import { pipeline, Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
-import { isLarge } from '../http/json-body.js'
+import { afterOthers, isLarge } from '../http/json-body.js'
 import { defaultAdder, fieldRemover, recordStream } from '../schema/access.js'
 import { maxRecords, type CheckedDefinition } from './definition.js'
 
@@ -15,7 +15,7 @@ export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
       removeFields?.(record)
       if (method !== 'PATCH') addDefaults?.(record)
     }
-    if (isLarge(request)) setImmediate(done)
+    if (isLarge(request)) afterOthers().then(done)
     else done()
   }
 }

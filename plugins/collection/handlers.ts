@@ -1,12 +1,12 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { cannotCreateMany } from '../host-stores.js'
 import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
-import { isLarge, isLargerThan } from '../http/json-body.js'
+import { afterOthers, isLarge, isLargerThan } from '../http/json-body.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { defaultAdder, fieldVisitor, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
+import type { Problem } from '../schema/problems.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
 import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
@@ -107,11 +107,12 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   async function create (request: FastifyRequest, reply: FastifyReply, created: object, append: (store: Store<HasId>, key?: string) => MaybePromise<string>) {
     const store = storeOf(request)
     const isMany = Array.isArray(created)
-    if (isLarge(request)) await nextTurn()
+    if (isLarge(request)) await afterOthers()
     // A POST changes the list, so its preconditions are about the list.
     if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
-    const problems = keepReadOnly && (isMany ? problemsOfEach(created, problemsOfReadOnly) : problemsOfReadOnly(created))
-    if (problems) throw invalid('body', problems)
+    const problemsOf = keepReadOnly ? problemsOfReadOnly : problemsIn.ofNumbers
+    refuseIf(isMany ? problemsOfEach(created, problemsOf) : problemsOf(created))
+    if (isLarge(request)) await afterOthers()
     if (addDefaults) checkSize(request, created) // a nested array can have many of them
     const json = await append(store, request.headers['idempotency-key'] as string | undefined)
     setHeaders(request, reply)
@@ -121,7 +122,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     /** A hook, a default or the store of a host sets them. */
     function problemsOfReadOnly (record: unknown) {
       addDefaults?.(record)
-      return store.schema && problemsIn({ id: 1, ...Object(record) })
+      return store.schema ? problemsIn({ id: 1, ...Object(record) }) : problemsIn.ofNumbers(record)
     }
   }
 
@@ -131,7 +132,9 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     if (!Number.isSafeInteger(id)) throw httpError(404)
     if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
     const stepsOf = changeOf(request.body, id)
-    if (isLarge(request)) await nextTurn()
+    if (isLarge(request)) await afterOthers()
+    refuseIf(problemsIn.ofNumbers(request.body))
+    if (isLarge(request)) await afterOthers()
     const json = await changeInSteps(storeOf(request), id, function * steps (current) {
       checkRecord(request, current)
       return yield * stepsOf(current)
@@ -145,11 +148,15 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   function * checked (request: FastifyRequest, record: unknown, id: number): Steps {
     yield
     removeNestedFields?.(record)
-    const problems = problemsIn(record)
-    if (problems) throw invalid('body', problems)
+    refuseIf(problemsIn.bySchema(record))
     yield
+    refuseIf(problemsIn.ofNumbers(record))
     return checkSize(request, knownFields(withIdOfPath(record as HasId, id)))
   }
+}
+
+function refuseIf (problems?: Problem[]) {
+  if (problems) throw invalid('body', problems)
 }
 
 /** Throws if a record does not meet the preconditions of the request. */

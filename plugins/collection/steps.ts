@@ -1,5 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
-import { largeBody } from '../http/json-body.js'
+import { afterOthers, largeBody } from '../http/json-body.js'
 import type { HasId, Store } from '../stores/store.js'
 
 /** The steps of a change, each of which takes long for a large record. */
@@ -31,7 +30,7 @@ export async function changeInSteps (store: Store<HasId>, id: number, stepsOf: (
   const last = lastChanges.get(store) ?? new Map<number, Promise<unknown>>()
   lastChanges.set(store, last)
   const changed = Promise.resolve(last.get(id)).then(async () => {
-    await nextTurn()
+    await afterOthers()
     const current = await store.first(id)
     const record = current && await inTurns(stepsOf(current))
     return store.change(id, latest => record && latest === current ? record : atOnce(stepsOf(latest)))
@@ -50,9 +49,9 @@ function atOnce (steps: Steps) {
 async function inTurns (steps: Steps) {
   let step
   do {
-    await nextTurn()
+    await afterOthers()
     step = steps.next()
   } while (!step.done)
-  await nextTurn()
+  await afterOthers()
   return step.value
 }

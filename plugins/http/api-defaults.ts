@@ -80,7 +80,7 @@ function compileValidator (app: FastifyInstance, definition: Parameters<FastifyS
   }
 }
 
-/** Returns a function that validates a record, or a list of records. */
+/** Returns a function that validates a record, or a list of records. The handlers check their numbers, in another turn of the event loop. */
 function bodyValidator (schema: TObject, list?: TSchema) {
   const removeNestedFields = nestedFieldsRemover(schema)
   const problemsIn = checkerOf(schema)
@@ -92,7 +92,7 @@ function bodyValidator (schema: TObject, list?: TSchema) {
 
   function problemsInRecord (record: unknown, isDetailed?: () => boolean) {
     removeNestedFields?.(record)
-    return problemsIn(record, isDetailed)
+    return problemsIn.bySchema(record, isDetailed)
   }
 }
 

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import fp from 'fastify-plugin'
 import type { FastifyReply, FastifyRequest, RequestPayload } from 'fastify'
 import { safeParse } from 'secure-json-parse'
@@ -29,7 +30,7 @@ export default fp(async function jsonBody (app) {
       if (value === null && text.trim() !== 'null') return done(invalidBody('must not contain the key __proto__ or constructor.prototype'))
       // In JSON, the longest form of a number is five times as long as its shortest one, which has an exponent.
       if (text.length * 5 >= bodyLimit && /\de/i.test(text) && isLargerThan(bodyLimit, value)) return done(httpError(413))
-      if (isLarge(request)) setImmediate(done, null, value)
+      if (isLarge(request)) afterOthers().then(() => done(null, value))
       else done(null, value)
     })
   })
@@ -41,6 +42,12 @@ export const largeBody = 200_000
 /** Returns whether a body may be large, so that it is handled in several turns of the event loop. Other requests wait less then. */
 export function isLarge ({ headers }: FastifyRequest) {
   return !(Number(headers['content-length']) < largeBody)
+}
+
+/** Waits until the requests that have arrived are handled. These wait for the end of a turn, so the next turn would come first. */
+export async function afterOthers () {
+  await nextTurn()
+  await nextTurn()
 }
 
 /** Returns whether a value in JSON is larger than a body can be. */

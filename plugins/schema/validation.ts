@@ -90,9 +90,9 @@ export const ownKeywords = keywords.map(({ keyword }) => String(keyword))
 
 const ajvs = new Map<boolean, Ajv2020>()
 /** Returns the problems of a value. They are all collected if the second function returns true. */
-type Checker = (value: unknown, isDetailed?: () => boolean) => Problem[] | undefined
+type Check = (value: unknown, isDetailed?: () => boolean) => Problem[] | undefined
 
-const checkers = new Map<string, Checker>()
+const checkers = new Map<string, ReturnType<typeof createChecker>>()
 
 /** The Ajv for the schemas of records and requests. All apps of a process share it. */
 export function sharedAjv (allErrors = true) {
@@ -116,7 +116,7 @@ export function checkerOf ({ $id, ...schema }: TSchema) {
 }
 
 /** Returns the problems of some values. Those of all values are collected if all together are small, otherwise the first one of each. */
-export function problemsOfEach (values: readonly unknown[], problemsIn: Checker) {
+export function problemsOfEach (values: readonly unknown[], problemsIn: Check) {
   let known: boolean | undefined
   let areValid = true
   const areSmall = () => (known ??= isSmall(values))
@@ -132,18 +132,17 @@ export function problemsOfEach (values: readonly unknown[], problemsIn: Checker)
   }
 }
 
-function createChecker (schema: TSchema): Checker {
+function createChecker (schema: TSchema) {
   const validate = sharedAjv(false).compile(mapSchema(schema, withoutAlternatives))
   // Ajv accepts only finite numbers, but it does not look into values without a type.
   const open = Object.entries<TSchema>({ ...schema.properties }).filter(([, { type }]) => ![type].flat().every(type => scalars.includes(type))).map(([name]) => name)
   let collect: ValidateFunction | undefined
+  const problemsIn: Check = (value, isDetailed) => bySchema(value, isDetailed) ?? ofNumbers(value)
+  return Object.assign(problemsIn, { bySchema, ofNumbers }) // a large value is checked in two turns of the event loop
 
-  return (value, isDetailed = () => isSmall(value)) => {
+  function bySchema (value: unknown, isDetailed = () => isSmall(value)): Problem[] | undefined {
     try {
-      if (validate(value)) {
-        const path = pathOfInfinity(value, open)
-        return path === undefined ? undefined : [{ path, message: 'must be a number' }]
-      }
+      if (validate(value)) return
       if (!isDetailed()) return problemsOf(validate.errors)
       collect ??= sharedAjv().compile(schema)
       collect(value)
@@ -153,6 +152,11 @@ function createChecker (schema: TSchema): Checker {
       // The functions of a recursive schema call each other for each level, and the stack is limited.
       return [{ path: '', message: 'must not be nested so deeply' }]
     }
+  }
+
+  function ofNumbers (value: unknown): Problem[] | undefined {
+    const path = pathOfInfinity(value, open)
+    return path === undefined ? undefined : [{ path, message: 'must be a number' }]
   }
 }
 

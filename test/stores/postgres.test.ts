@@ -1,6 +1,7 @@
 import { chownSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { Type } from '@sinclair/typebox'
 import { test, type Test } from 'tap'
@@ -368,7 +369,10 @@ onPostgres('a row that another program holds delays only its own changes, which 
   const state = { isOver: false }
   held.finally(() => { state.isOver = true })
   let others = 0
-  for (; !state.isOver; others++) t.equal(await store.change(2 + others % 2, () => item(2 + others % 2, others)), JSON.stringify(item(2 + others % 2, others)))
+  for (; !state.isOver; others++) {
+    t.equal(await store.change(2 + others % 2, () => item(2 + others % 2, others)), JSON.stringify(item(2 + others % 2, others)))
+    await sleep(20)
+  }
   t.ok(others > 0, `${others} other changes meanwhile`)
   for (const { reason } of (await held) as PromiseRejectedResult[]) t.match(reason, unavailable)
   const version = await store.version()
@@ -439,6 +443,7 @@ onPostgres('a lock on one table does not stop other collections', async (t, serv
     t.equal(await other.change(1, () => item(1, rounds)), JSON.stringify(item(1, rounds)))
     t.equal(await other.first(1), JSON.stringify(item(1, rounds)))
     t.equal(String((await other.select({})).list), JSON.stringify([item(1, rounds)]))
+    await sleep(20)
   }
   t.ok(rounds > 0, `${rounds} rounds meanwhile`)
   t.same(new Set((await waiting).map(({ status }) => status)), new Set(['rejected']))
