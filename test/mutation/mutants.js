@@ -101,7 +101,7 @@ export const mutants = [
     ['if (value === null) delete merged[name]', 'if (value === undefined) delete merged[name]'],
     ['merged[name] = merge(merged[name], value)', 'merged[name] = value'],
     ['checkPreconditions(request, etagOf(current))\n', '\n'],
-    ["if (problems) throw invalid('body', problems)\n    yield", 'yield']
+    ['refuseIf(problemsIn.bySchema(record))', '']
   ]),
 
   // Conditional requests and compression
