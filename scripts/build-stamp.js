@@ -20,10 +20,10 @@ export function digestOfInputs () {
   return hash.digest('hex')
 }
 
-/** The paths of the files in a folder, relative to it; of a file, the empty path. */
+/** The paths of the files in a folder, relative to it; of a file, the empty path. Another build may remove its temporary file meanwhile. */
 export function filesIn (path) {
   if (!statSync(path).isDirectory()) return ['']
-  return readdirSync(path, { recursive: true }).filter(name => statSync(join(path, name)).isFile()).sort()
+  return readdirSync(path, { recursive: true }).filter(name => statSync(join(path, name), { throwIfNoEntry: false })?.isFile()).sort()
 }
 
 /** Returns whether the build is complete and up to date. */
