@@ -31,7 +31,7 @@ console.log(`| workload | requests per second (median of ${starts * rounds}) | q
 for (const { name, size, ...workload } of workloads) {
   const rates = []
   const costs = []
-  for (let n = 0; n < starts; n++) {
+  for (let processes = 0; processes < starts; processes++) {
     await start()
     if (size) for (const { port } of servers) await fill(port, 2, size)
     for (let round = 0; round <= rounds; round++) {

@@ -108,11 +108,11 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     const store = storeOf(request)
     const isMany = Array.isArray(created)
     if (isLarge(request)) await afterOthers()
-    // A POST changes the list, so its preconditions are about the list.
-    if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
     const problemsOf = keepReadOnly ? problemsOfReadOnly : problemsIn.ofNumbers
     refuseIf(isMany ? problemsOfEach(created, problemsOf) : problemsOf(created))
     if (isLarge(request)) await afterOthers()
+    // A POST changes the list, so its preconditions are about the list.
+    if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
     if (addDefaults) checkSize(request, created) // a nested array can have many of them
     const json = await append(store, request.headers['idempotency-key'] as string | undefined)
     setHeaders(request, reply)

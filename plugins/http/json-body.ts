@@ -44,7 +44,7 @@ export function isLarge ({ headers }: FastifyRequest) {
   return !(Number(headers['content-length']) < largeBody)
 }
 
-/** Waits until the requests that have arrived are handled. These wait for the end of a turn, so the next turn would come first. */
+/** Waits until the requests that have arrived are handled: for two turns of the event loop, because the server handles them at the end of one. */
 export async function afterOthers () {
   await nextTurn()
   await nextTurn()

@@ -148,16 +148,24 @@ function createChecker (schema: TSchema) {
       collect(value)
       return problemsOf(collect.errors)
     } catch (error) {
-      if (!(error instanceof RangeError)) throw error
-      // The functions of a recursive schema call each other for each level, and the stack is limited.
-      return [{ path: '', message: 'must not be nested so deeply' }]
+      return tooDeep(error)
     }
   }
 
   function ofNumbers (value: unknown): Problem[] | undefined {
-    const path = pathOfInfinity(value, open)
-    return path === undefined ? undefined : [{ path, message: 'must be a number' }]
+    try {
+      const path = pathOfInfinity(value, open)
+      return path === undefined ? undefined : [{ path, message: 'must be a number' }]
+    } catch (error) {
+      return tooDeep(error)
+    }
   }
+}
+
+/** The problem of a value whose levels exhaust the stack, because a function calls itself or another one for each of them. */
+function tooDeep (error: unknown) {
+  if (!(error instanceof RangeError)) throw error
+  return [{ path: '', message: 'must not be nested so deeply' }]
 }
 
 const scalars = ['boolean', 'integer', 'null', 'number', 'string']

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { test, type Test } from 'tap'
+import type { Stores } from '../../plugins/host-stores.js'
 import { checkerOf, createAjv, sharedAjv } from '../../plugins/schema/validation.js'
 import { newFolder } from '../support/folder.js'
 import { build, invalidBody } from '../support/helper.js'
@@ -170,6 +171,15 @@ test('a large body is handled in several turns of the event loop', async t => {
     t.ok((await request).statusCode < 300)
     return state.turns
   }
+})
+
+test('a record of a host that is nested too deeply is invalid', async t => {
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { notes: { ...withValue(true), idSource: 'server' } }) })
+  await app.ready()
+  let value: unknown = 1
+  for (let n = 0; n < 100_000; n++) value = [value]
+  const { notes } = app.stores as unknown as Stores<{ notes: { id: number, value: unknown } }>
+  await t.rejects(async () => notes.append({ value }), { message: /must not be nested so deeply/ })
 })
 
 test('the code that Ajv generates still has what we replace in it', async t => {

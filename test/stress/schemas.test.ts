@@ -6,7 +6,7 @@ import { randomCollections } from './collections.js'
 import { seedOf } from './seed.js'
 
 const { seed = 5 } = seedOf()
-const random = randomCollections(60, seed)
+const random = randomCollections(120, seed)
 
 onEveryEngine((t, address, engine) => {
   t.test('what Ajv accepts is stored and returned unchanged, and what it rejects is 400 and not stored', async t => {
