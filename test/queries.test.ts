@@ -15,11 +15,10 @@ import { listStatements, partsOf } from '../plugins/stores/sql/queries.js'
 import { tableOf } from '../plugins/stores/sql/table.js'
 import { loadDriver } from '../plugins/stores/sqlite/file.js'
 import { dialect } from '../plugins/stores/sqlite/tables.js'
-import { databaseDefaults } from '../schemas/config.js'
 import docs from '../plugins/docs/openapi.js'
 import { createClient } from '../src/client/index.js'
 import { checkAnswers } from './support/document.js'
-import { onEveryEngine, opened } from './support/engines.js'
+import { onEveryEngine, opened, patient } from './support/engines.js'
 import { followed, host, invalidBody } from './support/helper.js'
 import { query } from './support/postgres.js'
 import { filters, loans, loanSchema, queries, selected, type Loan } from './support/queries.js'
@@ -40,7 +39,7 @@ async function pagesOf (store: Store<Loan>, query: Query<Loan>, limit: number) {
 async function serve (t: Test, store: string, seed: Loan[] = []) {
   const app = host(t)
   await app.register(docs)
-  await app.register(stores, { store })
+  await app.register(stores, { store, databaseTimeout: 60_000 })
   app.register(collection, { prefix: '/loans', name: 'loans', schema: loanSchema, idSource: 'client', filters, seed })
   checkAnswers(t, app, 'loans')
   await app.ready()
@@ -184,7 +183,7 @@ onEveryEngine((t, address, engine) => {
   if (engine === 'PostgreSQL') {
     t.test('a query that takes too long is cancelled and unavailable, and other collections are not', async t => {
       const url = address()
-      const engine = await openEngine(url, { ...databaseDefaults, timeout: 5000 }) // enough for the others on a busy machine
+      const engine = await openEngine(url, { ...patient, timeout: 5000 }) // enough for the others on a busy machine
       t.teardown(engine.close)
       const other = engine.open<Loan>({ name: 'others', schema: loanSchema, seed: some, filters })
       const store = await opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed: some, filters })
@@ -197,7 +196,7 @@ onEveryEngine((t, address, engine) => {
         t.rejects(async () => store.count({ where: { member: 7 } }), { code: 'ERR_STORE_UNAVAILABLE' })
       ])
       t.equal(await other.count({ where: { member: 7 } }), 2)
-      const waiting = async () => (await blocker.query("select from pg_locks join pg_class on relation = pg_class.oid where relname = 'loans' and not granted")).rowCount
+      const waiting = async () => (await blocker.query("select from pg_locks where relation = 'loans'::regclass and not granted")).rowCount
       while (await waiting() !== 0) await setTimeout(20)
       t.pass('no query waits any more')
     })
@@ -213,7 +212,7 @@ onEveryEngine((t, address, engine) => {
 })
 
 async function openLoans (t: Test, address: string, seed: Loan[], timeout = 60_000) {
-  const engine = await openEngine(address, { ...databaseDefaults, timeout })
+  const engine = await openEngine(address, { ...patient, timeout })
   t.teardown(engine.close)
   return opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed, filters })
 }

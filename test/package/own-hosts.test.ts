@@ -74,7 +74,7 @@ test('an error has the status of what a host throws, also if it is a plain objec
   t.same([unpaid.statusCode, unpaid.json()], [402, { detail: 'Pay first' }])
   t.equal((await app.inject('/limited')).statusCode, 200)
   const limited = await app.inject('/limited')
-  t.same([limited.statusCode, limited.json()], [429, { detail: 'Wait 1 minute' }])
+  t.match([limited.statusCode, limited.json()], [429, { detail: /^Wait (1 minute|\d+ seconds)$/ }])
   if (skip) return
   const unsigned = await app.inject('/signed')
   t.same([unsigned.statusCode, unsigned.json().code], [401, 'FST_JWT_NO_AUTHORIZATION_IN_HEADER'])

@@ -2,9 +2,8 @@ import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
-import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
-import { opened } from '../support/engines.js'
+import { opened, patient } from '../support/engines.js'
 import { build, followed } from '../support/helper.js'
 import { startPgBouncer, startPostgres } from '../support/postgres.js'
 import { without } from '../support/programs.js'
@@ -39,7 +38,7 @@ for (const mode of ['session', 'transaction']) {
       }
       t.ok(pages >= 4)
     }
-    const engine = await openEngine(bouncer.url('bounced_client'), { ...databaseDefaults, timeout: 60_000 })
+    const engine = await openEngine(bouncer.url('bounced_client'), patient)
     t.teardown(engine.close)
     const store = await opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
     await Promise.all(Array.from({ length: 3000 }, (_, n) => store.append(item(n))))

@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis'
 import { test } from 'tap'
 import { countingTests } from '../guards/counting.js'
 import { build } from '../support/helper.js'
@@ -7,6 +8,15 @@ import { until } from '../support/until.js'
 import { redisGone } from '../stress/faults.js'
 
 const skip = without('redis-server')
+
+// A busy machine takes longer than the timeouts of the service.
+const timeouts = { connectTimeout: 60_000, commandTimeout: 60_000, socketTimeout: 60_000 }
+const clients: Redis[] = []
+const { connect } = Redis.prototype
+Redis.prototype.connect = function (callback) {
+  clients.push(Object.assign(this, { options: { ...this.options, ...timeouts } }))
+  return connect.call(this, callback)
+}
 
 test('in Redis', { skip }, async t => {
   const { url } = await startRedis(t)
@@ -31,6 +41,7 @@ test('with Redis, all instances share the limit; without it, they keep serving',
   await redis.run()
   await until(() => lines.join().split('Redis is connected again').length >= 3)
   t.same(await statuses(6), [200, 200, 200, 200, 429, 429])
+  for (const client of clients) Object.assign(client.options, { commandTimeout: 500, socketTimeout: 500 })
   redis.signal('SIGSTOP')
   t.same(await statuses(4), Array(4).fill(200))
   await until(() => lines.join().split('Redis is disconnected').length >= 5)

@@ -47,7 +47,7 @@ test('with AUTH_TOKENS, every operation requires a token, however its path is wr
 test('no response reveals software names or versions', async t => {
   const lines: string[] = []
   const log: DestinationStream = { write: line => lines.push(line) }
-  const app = build(t, { LOG_LEVEL: 'info', METRICS_PORT: '0', RATE_LIMIT_MAX: '40', BODY_LIMIT: '1000', MAX_EVENT_LOOP_DELAY: '60000' }, log)
+  const app = build(t, { LOG_LEVEL: 'info', METRICS_PORT: '0', RATE_LIMIT_MAX: '40', RATE_LIMIT_WINDOW: '3600000', BODY_LIMIT: '1000', MAX_EVENT_LOOP_DELAY: '60000' }, log)
   app.addHook('preHandler', async ({ headers }) => {
     if (headers.fail) throw new Error('Fastify 5.0.0')
   })

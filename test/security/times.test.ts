@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { test } from 'tap'
 import { open } from '../support/connection.js'
+import { cpuTime } from '../support/cpu-time.js'
 import { newFolder } from '../support/folder.js'
 import { build, invalidBody } from '../support/helper.js'
 import { quantile } from '../stress/figures.js'
@@ -46,9 +47,9 @@ test('rejecting a wrong token takes the same time, however similar it is to a va
     for (let round = 0; round < rounds; round++) {
       order.push(...order.splice(0, 1)) // so that none is always the first
       for (const [what, token] of order) {
-        const began = performance.now()
+        const took = cpuTime()
         if (await statusOf(token) !== 401) t.fail(what)
-        times.get(what)?.push(performance.now() - began)
+        times.get(what)?.push(took())
       }
     }
   }
@@ -84,9 +85,9 @@ test('the most expensive body of 1 MB takes little time, and compressed bodies a
   async function least (body: string | Buffer, status: number) {
     const times = []
     for (let n = 0; n < 3; n++) {
-      const began = performance.now()
+      const took = cpuTime()
       t.equal((await app.inject({ method: 'POST', url: '/api/items', body })).statusCode, status)
-      times.push(performance.now() - began)
+      times.push(took())
     }
     return Math.min(...times)
   }

@@ -12,6 +12,7 @@ import { collection } from '../../src/index.js'
 import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { build, host } from '../support/helper.js'
+import { until } from '../support/until.js'
 
 const item = { id: 2, name: 'Teapot 🫖', price: 24.5 }
 const user = { id: 2, name: 'Grace' }
@@ -85,8 +86,14 @@ test('many records are created once, although responses are lost', async t => {
 test('a request is repeated when the rate limit allows it again', async t => {
   const { url, received } = await proxy(t, build(t, { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW: '1000' }))
   const { items } = createClient(url)
-  await Promise.all([items.get(1), items.get(1)])
-  t.ok(received.length > 2, `${received.length} requests`)
+  let repeated = 0
+  await until(async () => {
+    const before = received.length
+    await Promise.all([items.get(1), items.get(1)])
+    repeated = received.length - before - 2
+    return repeated > 0 // on a busy machine, both may be within the limit
+  })
+  t.ok(repeated > 0, `${repeated} more requests`)
 })
 
 test('an error is thrown when the retries are used up, or the Retry-After is longer than a minute', async t => {

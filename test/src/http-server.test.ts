@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { test, type Test } from 'tap'
 import { connections, httpServerOptions } from '../../src/index.js'
@@ -101,8 +102,8 @@ test('headers that are too large are answered with 431, and chunk extensions wit
 })
 
 test('the connection limits of a host apply', async t => {
-  const limited = host(t, { ...httpServerOptions, connectionTimeout: 1234, keepAliveTimeout: 2345, maxRequestsPerSocket: 1 })
-  t.match(limited.server, { timeout: 1234, keepAliveTimeout: 2345 })
+  const limited = host(t, { ...httpServerOptions, connectionTimeout: 123_400, keepAliveTimeout: 2345, maxRequestsPerSocket: 1 })
+  t.match(limited.server, { timeout: 123_400, keepAliveTimeout: 2345 })
   const send = await listen(t, limited)
   t.match(await send('GET / HTTP/1.1\r\nHost: x\r\n\r\n'), /connection: close/i)
 })
@@ -267,7 +268,7 @@ test('headers, requests and idle connections have timeouts', async t => {
 
 test('a connection without traffic is closed', async t => {
   const app = host(t, httpServerOptions)
-  app.register(connections, { stalledAfter: 1000 })
+  app.register(connections, { stalledAfter: 4000 })
   await app.listen({ port: 0 })
   const { port } = app.server.address() as AddressInfo
   const idle = connection.open(port)
@@ -275,6 +276,7 @@ test('a connection without traffic is closed', async t => {
   while (!idle.destroyed && !busy.destroyed) {
     busy.write('GET /nope HTTP/1.1\r\nHost: x\r\n\r\n')
     await Promise.race([once(busy, 'data'), busy.received])
+    await sleep(100)
   }
   t.equal(String(await idle.received), '', 'without a word, which Node would say after half a minute')
   t.equal(busy.destroyed, false)

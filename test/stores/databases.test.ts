@@ -1,9 +1,8 @@
 import { mock } from 'node:test'
 import { Type } from '@sinclair/typebox'
 import { openEngine } from '../../plugins/stores.js'
-import { databaseDefaults } from '../../schemas/config.js'
 import { item, onDatabases, onPostgres, things } from '../support/databases.js'
-import { opened } from '../support/engines.js'
+import { opened, patient } from '../support/engines.js'
 import { build, invalidBody } from '../support/helper.js'
 import { until } from '../support/until.js'
 
@@ -100,7 +99,7 @@ onDatabases('the columns of the tables have the types of the fields', async (t, 
 onDatabases('tables of an older version are upgraded, and those of a newer version are rejected', async (t, { url, sql }) => {
   const upgrades = ["alter table things add column colour text not null default 'red'", "update things set colour = 'blue' where id = 2"]
   for (const version of [1, 2, 3, 3]) {
-    const engine = await openEngine(url, databaseDefaults)
+    const engine = await openEngine(url, patient)
     const store = await opened(engine, { ...things, upgrades: upgrades.slice(0, version - 1) })
     await store.append(item(version))
     await engine.close()
@@ -108,7 +107,7 @@ onDatabases('tables of an older version are upgraded, and those of a newer versi
   }
   t.same((await sql('select id, colour from things order by position')).map(({ id, colour }) => `${id} ${colour}`),
     ['1 red', '1 red', '2 blue', '3 red', '3 red'])
-  const older = await openEngine(url, databaseDefaults)
+  const older = await openEngine(url, patient)
   await t.rejects(opened(older, things), {
     message: 'The table things in the option store has version 3, but this release supports only up to version 1. Use a newer release.'
   })
@@ -158,7 +157,7 @@ onDatabases('a column that another program has added without a default value is 
 })
 
 onDatabases('a record that another program has made unreadable does not affect others', async (t, { url, sql }) => {
-  const engine = await openEngine(url, databaseDefaults)
+  const engine = await openEngine(url, patient)
   t.teardown(engine.close)
   const schema = Type.Object({ ...things.schema.properties, tags: Type.Array(Type.String()) })
   const store = await opened(engine, { ...things, schema, seed: [1, 2, 3].map(id => ({ ...item(id), tags: [] })) })
@@ -168,7 +167,7 @@ onDatabases('a record that another program has made unreadable does not affect o
 })
 
 onDatabases('other programs cannot store what a list cannot return', async (t, { url, sql }) => {
-  const engine = await openEngine(url, databaseDefaults)
+  const engine = await openEngine(url, patient)
   t.teardown(engine.close)
   const schema = Type.Object({ ...things.schema.properties, colour: Type.Union([Type.Literal('red'), Type.Literal("it's")]), size: Type.Optional(Type.Integer()) })
   const store = await opened(engine, { ...things, schema, seed: [] })

@@ -8,9 +8,9 @@ import type { Test } from 'tap'
 import { openEngine } from '../../plugins/stores.js'
 import type { HasId, Store, StoreDefinition } from '../../plugins/stores/store.js'
 import { literal } from '../../plugins/stores/sql/table.js'
-import { databaseDefaults } from '../../schemas/config.js'
 import { schemaSql } from '../../scripts/schema-sql.js'
 import { onDatabases, onPostgres } from '../support/databases.js'
+import { patient } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import { start as startService } from '../support/process.js'
 
@@ -30,7 +30,7 @@ function loans (fields: Fields, more: Partial<Definition> = {}): Definition {
 /** Starts an engine with some definitions, uses the store of the first one, and closes the engine. Returns the warnings. */
 async function start (url: string, definitions: Definition | Definition[], use: (store: Required<Store<HasId>>) => unknown = () => {}) {
   const warnings: string[] = []
-  const engine = await openEngine(url, { ...databaseDefaults, onWarning: message => warnings.push(message) })
+  const engine = await openEngine(url, { ...patient, onWarning: message => warnings.push(message) })
   try {
     const [store] = [definitions].flat().map(definition => engine.open(definition))
     await engine.start()

@@ -74,7 +74,7 @@ async function logsFullDisk (t: Test, address: string, { fill, free }: ReturnTyp
 
 async function logsOutage (t: Test, address: string, stop: () => Promise<void>, start: () => Promise<void>) {
   const lines: Line[] = []
-  const app = build(t, { DATABASE_URL: address, DATABASE_TIMEOUT: '5000', LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line)) })
+  const app = build(t, { DATABASE_URL: address, LOG_LEVEL: 'info' }, { write: line => lines.push(JSON.parse(line)) })
   const post = () => app.inject({ method: 'POST', url: '/api/items', payload: item })
   t.equal((await post()).statusCode, 201)
   for (let outage = 1; outage <= 2; outage++) {

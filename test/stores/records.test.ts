@@ -7,10 +7,9 @@ import { openEngine } from '../../plugins/stores.js'
 import { NoIdLeftError, NotStorableError } from '../../plugins/stores/errors.js'
 import { encoderOf } from '../../plugins/stores/fields.js'
 import { nextId, type Page, type Store } from '../../plugins/stores/store.js'
-import { databaseDefaults } from '../../schemas/config.js'
 import { Id } from '../../schemas/fields.js'
 import { Item } from '../../schemas/item.js'
-import { onEveryEngine, opened } from '../support/engines.js'
+import { onEveryEngine, opened, patient } from '../support/engines.js'
 import { build } from '../support/helper.js'
 import { runSql } from '../support/sql.js'
 
@@ -95,7 +94,7 @@ function expected (record: object) {
 
 onEveryEngine((t, address, name) => {
   async function open (t: Test, url = address()) {
-    const engine = await openEngine(url, databaseDefaults)
+    const engine = await openEngine(url, patient)
     t.teardown(engine.close)
     return opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
   }
@@ -127,7 +126,7 @@ onEveryEngine((t, address, name) => {
   t.test('a record with optional fields and every JSON type is returned unchanged', async t => {
     const url = address()
     const collection = { name: 'samples', schema: sampleSchema, seed: [full] }
-    const engine = await openEngine(url, databaseDefaults)
+    const engine = await openEngine(url, patient)
     const store = await opened<Sample>(engine, collection)
     const { id, ...fields } = small
     const answers = await Promise.all(samples.slice(1).map(record => store.append(record)))
@@ -137,7 +136,7 @@ onEveryEngine((t, address, name) => {
     await isAsSent(store)
     if (name === 'memory') return engine.close()
     await engine.close()
-    const again = await openEngine(url, databaseDefaults)
+    const again = await openEngine(url, patient)
     await isAsSent(await opened<Sample>(again, collection))
     await again.close()
 
@@ -160,7 +159,7 @@ onEveryEngine((t, address, name) => {
 
   t.test('the columns of every type can be queried', async t => {
     const url = address()
-    const engine = await openEngine(url, databaseDefaults)
+    const engine = await openEngine(url, patient)
     t.teardown(engine.close)
     await opened<Sample>(engine, { name: 'samples', schema: sampleSchema, seed: [full, small] })
     const rows = await runSql(url, `
@@ -171,7 +170,7 @@ onEveryEngine((t, address, name) => {
   })
 
   t.test('a string that the database cannot store is rejected, and its field is named', async t => {
-    const engine = await openEngine(address(), databaseDefaults)
+    const engine = await openEngine(address(), patient)
     t.teardown(engine.close)
     const store = await opened<Sample>(engine, { name: 'samples', schema: sampleSchema, seed: [] })
     for (const [value, message] of [

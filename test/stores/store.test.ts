@@ -10,10 +10,9 @@ import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory/store.js'
 import { IdempotencyKeyInUseError, StoreUnavailableError } from '../../plugins/stores/errors.js'
 import type { List, Store } from '../../plugins/stores/store.js'
-import { databaseDefaults } from '../../schemas/config.js'
 import { Item } from '../../schemas/item.js'
 import { Sample, storeTests } from '../../src/store-tests.js'
-import { onEveryEngine, opened } from '../support/engines.js'
+import { onEveryEngine, opened, patient } from '../support/engines.js'
 
 const item = (id: number, name: string): Item => ({ id, name, price: id / 3 })
 
@@ -23,7 +22,7 @@ async function read (list: List) {
 
 onEveryEngine((t, address) => {
   async function open (seed: Sample[], filters?: string[]) {
-    const engine = await openEngine(address(), { ...databaseDefaults, timeout: 60_000 })
+    const engine = await openEngine(address(), patient)
     t.teardown(engine.close)
     return opened<Sample>(engine, { name: 'things', schema: Sample, seed, ...filters && { filters } })
   }

@@ -29,19 +29,19 @@ export async function kills (scope: Scope, url: string, { rounds, crash }: { rou
 
 /** Faults of a PostgreSQL server. */
 export const troubles = {
-  async 'is stopped' (server: Postgres) {
+  async 'is stopped' (server: Postgres, isNoticed: () => Promise<void>) {
     await server.stop()
-    await sleep(1000)
+    await isNoticed()
     await server.run()
   },
-  async 'is killed' (server: Postgres) {
+  async 'is killed' (server: Postgres, isNoticed: () => Promise<void>) {
     await server.stop('SIGKILL')
-    await sleep(1000)
+    await isNoticed()
     await server.run()
   },
-  async 'is paused' (server: Postgres) {
+  async 'is paused' (server: Postgres, isNoticed: () => Promise<void>) {
     server.signal('SIGSTOP')
-    await sleep(2.5 * patience)
+    await isNoticed()
     server.signal('SIGCONT')
   },
   async 'cuts its connections' (server: Postgres) {
@@ -53,12 +53,12 @@ export const troubles = {
 }
 
 /** Causes a fault of the database server under load. Responses are 503 in time, and then the service recovers. */
-export async function trouble (scope: Scope, server: Postgres, happen: (server: Postgres) => Promise<void>) {
+export async function trouble (scope: Scope, server: Postgres, happen: typeof troubles[keyof typeof troubles]) {
   const account = ledger(scope, [503])
   const { url } = await serveOn(scope, server.database())
   const { stop } = account.write(url)
   await until(async () => (account.answers[201] ?? 0) > 20)
-  await happen(server)
+  await happen(server, () => until(async () => (account.answers[503] ?? 0) > 20))
   const back = performance.now()
   await until(async () => (await fetch(`${url}/readyz`)).status === 200)
   const recovery = Math.round(performance.now() - back)

@@ -44,7 +44,7 @@ const collections = {
  * Three instances of the service are used at random by some clients while instances are killed and the primary server
  * fails over to its standby.
  */
-export async function history (scope: Scope, { operations, clients, kills, delay = 0.02, timeout = '1000', updates }: Options) {
+export async function history (scope: Scope, { operations, clients, kills, delay = 0.02, timeout = '5000', updates }: Options) {
   const primary = await startPostgres(scope)
   if (!primary) throw new Error('PostgreSQL does not start')
   const standby = await primary.startStandby(scope)
@@ -95,7 +95,6 @@ export function collectionsFile (scope: Scope) {
  */
 export async function useInstances (scope: Scope, instances: Pick<Service, 'url'>[], { clients, pause, updates = 0 }: { clients: number, pause: number, updates?: number }) {
   const done: Operation[] = ids.map(id => ({ kind: 'append', id, name: id === 1 ? 'Ada' : `first ${id}`, sent: -2, answered: -1 }))
-  for (const id of ids.slice(1)) await post(0, { id, name: `first ${id}` })
   const lists: { sent: number, answered: number, users: User[] }[] = []
   const unknown: Record<string, number> = {}
   /** Names that updates have set. */
@@ -106,6 +105,7 @@ export async function useInstances (scope: Scope, instances: Pick<Service, 'url'
   let names = 0
   const stopping = new AbortController()
   scope.teardown(() => stopping.abort())
+  for (const id of ids.slice(1)) await until(async () => await post(0, { id, name: `first ${id}` }, `first-${id}`) === 201)
   const running = Array.from({ length: clients }, client)
   return { more, endDropped, check }
 

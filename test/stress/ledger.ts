@@ -105,7 +105,9 @@ export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name 
   async function compare (url: string) {
     deepStrictEqual(unexpected, {}, 'every response has the status of its request')
     ok(created.size + deleted.size > 100, 'enough was done')
-    const users = await (await fetch(`${url}/api/users`, { headers })).json() as { id: number }[]
+    let response = await fetch(`${url}/api/users`, { headers })
+    await until(async () => response.ok || (response = await fetch(`${url}/api/users`, { headers })).ok)
+    const users = await response.json() as { id: number }[]
     const ids = new Set(users.map(({ id }) => id))
     deepStrictEqual({
       lost: [...created].filter(id => !ids.has(id)),

@@ -98,7 +98,7 @@ async function load (clients: Client[], seconds: number, rate = Infinity) {
   let sent = 0
   let failure: unknown
   for (let elapsed = 0; elapsed < seconds * 1000 || idle.length < clients.length; elapsed = performance.now() - began) {
-    const due = elapsed < seconds * 1000 ? elapsed / 1000 * rate : 0
+    const due = elapsed < seconds * 1000 ? rate === Infinity ? rate : elapsed / 1000 * rate : 0
     for (; sent < due && idle.length > 0; sent++) sendNext().catch(error => { failure = error })
     await sleep(1)
     if (failure) throw failure

@@ -69,7 +69,7 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
       crash: server.crash,
       transactions: async () => Number((await sql('select count(distinct xmin::text) from items'))[0]?.count),
       openLists: async () => {
-        const [row] = await sql('select count(*) from pg_stat_activity where xact_start is not null and pid <> pg_backend_pid() and datname is not null')
+        const [row] = await sql("select count(distinct pid) from pg_locks where relation = 'items'::regclass")
         return Number(row?.count)
       },
       refuseNegative: 'alter table items add check (price >= 0)',

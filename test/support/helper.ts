@@ -23,7 +23,7 @@ export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationSt
 
 /** An app of a host. It is closed when the test ends. */
 export function host (t: Test, options: FastifyServerOptions & { http?: object } = {}) {
-  const app = Fastify(options)
+  const app = Fastify({ pluginTimeout: 0, ...options }) // a busy machine takes longer than the default
   t.teardown(() => app.close())
   return app
 }

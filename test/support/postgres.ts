@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Test } from 'tap'
 import { onceInRun } from './run.js'
+import { until } from './until.js'
 
 /** PostgreSQL does not run as root. */
 export const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
@@ -72,15 +73,20 @@ async function start (folder: string, shared = false) {
 
   /** Sends a signal to all processes of the server. */
   function signal (name: 'SIGSTOP' | 'SIGCONT') {
-    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, 'utf8').trim().split(' ')
-    for (const pid of [server.pid, ...children]) process.kill(Number(pid), name)
+    for (const pid of [server.pid, ...children()]) process.kill(Number(pid), name)
   }
 
-  /** Stops the server: `SIGQUIT` without a shutdown, `SIGKILL` like a crash. */
+  function children () {
+    return readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, 'utf8').trim().split(' ')
+  }
+
+  /** Stops the server: `SIGQUIT` without a shutdown, `SIGKILL` like a crash. Its processes notice that and end. */
   async function stop (signal: 'SIGINT' | 'SIGQUIT' | 'SIGKILL' = 'SIGINT') {
     const ended = once(server, 'exit')
+    const pids = children()
     server.kill(signal)
     await ended
+    await until(() => pids.every(pid => !existsSync(`/proc/${pid}`)))
   }
 
   /** Stops the server without a shutdown and starts it again. */

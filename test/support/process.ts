@@ -26,7 +26,10 @@ export interface How {
   npm?: boolean
 }
 
-/** Starts the service as a process on a free port. It is without the documentation pages, which take a while to load, and waits long for the database. It is killed when the test ends. */
+/**
+ * Starts the service as a process on a free port, without the documentation pages, which take a while to load, and with
+ * timeouts for a busy machine. It is killed when the test ends.
+ */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
@@ -35,7 +38,7 @@ export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, h
   const [command = '', ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [...how.runtime ? [how.runtime] : node, ...imports, ...how.flags ?? [], ...entry]
   const child = spawn(command, [...args, ...how.args ?? []], {
     cwd: how.folder,
-    env: { ...process.env, ...how.built && uncovered, PORT: '0', DOCS: 'false', DATABASE_TIMEOUT: '60000', ...env }
+    env: { ...process.env, ...how.built && uncovered, PORT: '0', DOCS: 'false', DATABASE_TIMEOUT: '60000', SHUTDOWN_TIMEOUT: '60000', ...env }
   })
   let output = ''
   let errors = ''
