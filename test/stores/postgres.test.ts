@@ -503,19 +503,21 @@ onPostgres('without statistics, the plan that generates ids is cheap enough not 
   await client.end()
 })
 
-onPostgres('writes that wait for a lock of another program are ended when they have been answered', async (t, server) => {
+onPostgres('writes that wait for a lock of another program are ended when they have been answered, also if no connection is free', async (t, server) => {
   const url = server.database()
-  const engine = await openEngine(url, { timeout: 4000, poolSize: 4 })
+  const engine = await openEngine(url, { timeout: 3000, poolSize: 2 })
   t.teardown(engine.close)
   const store = await opened<Item>(engine, { ...collection, seed: [item(1)] })
   const waiting = () => server.query("select from pg_locks where relation = 'things'::regclass and not granted", url)
   const holder = new pg.Client(url)
   await holder.connect()
   await holder.query('begin; lock table things in exclusive mode')
-  for (let n = 0; n < 2; n++) {
-    const calls = [() => store.change(1, () => item(1, n)), () => store.append(item(2)), () => engine.check()]
-    await Promise.all(calls.map(call => t.rejects(async () => call(), unavailable)))
+  const outcomes: Promise<unknown>[] = []
+  for (const call of [() => store.change(1, () => item(1, 2)), () => store.append(item(2)), engine.check, engine.check, engine.check]) {
+    outcomes.push(t.rejects(async () => call(), unavailable))
+    await sleep(1000)
   }
+  await Promise.all(outcomes)
   await until(async () => (await waiting()).length === 0)
   await holder.end()
   await engine.check()

@@ -61,9 +61,14 @@ export async function connectPostgres (url: string, options: EngineOptions, prep
     }
   }
 
-  /** Ends a statement that waits for a lock, and is therefore not committing. Closing its connection would not end it. */
+  /**
+   * Ends a statement that waits for a lock, and is therefore not committing. Closing its connection would not end it. This
+   * needs a connection of its own, because those of the pool may wait for the same lock.
+   */
   function cancelIfWaiting ({ processID }: BackendClient) {
-    pools.queries.query("select pg_cancel_backend(pid) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", [processID]).catch(() => {})
+    const client = new pg.Client({ ...login, query_timeout: timeout }).on('error', () => {})
+    const text = "select pg_cancel_backend(pid) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'"
+    client.connect().then(() => client.query(text, [processID])).catch(() => {}).finally(() => client.end())
   }
 
   /** Starts a read transaction. It sees the database as of now. */
