@@ -1,4 +1,5 @@
 // Compares this build with the build of another checkout, alternately in one run: node bench/compare.js FOLDER
+// DATABASE_URL selects the engine; {n} in it is another text for each build, such as sqlite:/tmp/{n}.db.
 // It prints the ratios of requests per second, and of CPU time per request, which other processes disturb less. Two processes of the
 // same build differ by up to 5 %, as long as they live, so each workload has several processes of each build.
 import { spawn } from 'node:child_process'
@@ -55,7 +56,7 @@ process.exit()
 async function start () {
   servers = folders.map((folder, n) => {
     const [command, ...args] = pinned(0, [process.execPath, `${folder}/dist/src/server.js`])
-    return { port: 4800 + n, child: spawn(command, args, { env: { ...process.env, DATABASE_URL: database, PORT: String(4800 + n), LOG_LEVEL: 'silent' }, stdio: 'inherit' }) }
+    return { port: 4800 + n, child: spawn(command, args, { env: { ...process.env, DATABASE_URL: database.replaceAll('{n}', `build${n}`), PORT: String(4800 + n), LOG_LEVEL: 'silent' }, stdio: 'inherit' }) }
   })
   for (const { port } of servers) while (!await fetch(`http://127.0.0.1:${port}/readyz`).then(({ ok }) => ok, () => false)) await sleep(50)
 }
