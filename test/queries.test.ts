@@ -17,6 +17,7 @@ import { loadDriver } from '../plugins/stores/sqlite/file.js'
 import { dialect } from '../plugins/stores/sqlite/tables.js'
 import docs from '../plugins/docs/openapi.js'
 import { createClient } from '../src/client/index.js'
+import itemsUsers from '../src/index.js'
 import { checkAnswers } from './support/document.js'
 import { onEveryEngine, opened, patient } from './support/engines.js'
 import { followed, host, invalidBody } from './support/helper.js'
@@ -106,6 +107,9 @@ onEveryEngine((t, address, engine) => {
       ['/loans?sort=price&limit=1', forged(1, 'x', digest)], ['/loans?sort=price&limit=1', forged(-1, 1, digest)], ['/loans?sort=price&limit=1', forged(1, true, digest)], ['/loans?sort=price&limit=1', forged(1, { a: 1 }, digest)], ['/loans?sort=title&limit=1', forged(1, 'a\0', digest)], ['/loans?sort=price&limit=1', 'x']
     ]) t.same((await app.inject(`${url}&after=${cursor}`)).json(), invalidBody('query', ['/after', 'must be a cursor from the Link header of a page']), `${url} ${cursor}`)
     t.equal((await app.inject(`/loans?sort=price&limit=9&after=${sorted}`)).json().length, 3)
+    // The process would end if nobody handled the error of the list while the records are counted.
+    const { statusCode, headers } = await app.inject('/loans?limit=1&after=x&total=true')
+    t.same([statusCode, headers['x-total-count']], [400, undefined])
   })
 
   t.test('a client that follows the pages of an order sees each record that stays exactly once', async t => {
@@ -299,6 +303,16 @@ test('a query uses an index of SQLite without statistics', async t => {
     }
   }
   connection.close()
+})
+
+test('without filters, total is an unknown parameter, which is ignored', async t => {
+  const app = host(t)
+  app.register(itemsUsers, { prefix: '/api' })
+  for (const query of ['total=1&utm_source=x', 'total=false', 'total=x&limit=1']) {
+    const { statusCode, headers } = await app.inject(`/api/items?${query}`)
+    t.same([statusCode, headers['x-total-count']], [200, undefined], query)
+  }
+  t.equal((await app.inject('/api/items?limit=1&after=x&total=1')).statusCode, 400)
 })
 
 test('a query in memory that takes too long is unavailable, and a store without count has no total', async t => {

@@ -45,7 +45,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     /** Sends a record, a 304 if the client has it already, or a 404. */
     get (request: FastifyRequest, reply: FastifyReply) {
       const found = storeOf(request).first(idOf(request))
-      return found instanceof Promise ? found.then(record => sendRecord(request, reply, record)) : sendRecord(request, reply, found)
+      return typeof found === 'object' && found ? found.then(record => sendRecord(request, reply, record)) : sendRecord(request, reply, found)
     },
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */

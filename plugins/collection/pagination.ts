@@ -13,19 +13,22 @@ export function sendList (request: FastifyRequest, reply: FastifyReply, store: S
   const query: Query<HasId> = hasFilters ? { limit, after, sort, where } : { limit, after }
   // The version is read before the list. If the list changes in between, its next version is another one.
   const version = store.version?.()
-  return version instanceof Promise ? version.then(send) : send(version)
+  return version && typeof version === 'object' ? version.then(send) : send(version)
 
   function send (version?: string) {
     if (isNotModified(request, reply, listEtag(version))) return sendNotModified(request, reply)
     setHeaders(request, reply)
+    if (hasFilters && total) return sendWithTotal()
     const page = store.select(query)
-    if (page instanceof Promise || total) return sendPage(page)
-    return withLink(page)
+    return 'then' in page ? page.then(withLink) : withLink(page)
   }
 
-  async function sendPage (page: ReturnType<typeof store.select>) {
-    if (total) reply.header('x-total-count', await store.count?.({ where }) ?? '')
-    return withLink(await page)
+  /** Counts before it reads, because an error of one would leave the other alone. */
+  async function sendWithTotal () {
+    const count = await store.count?.({ where })
+    const page = await store.select(query)
+    reply.header('x-total-count', count ?? '')
+    return withLink(page)
   }
 
   /** Adds a link to the next page, if there is one. For HEAD, a list that is a stream is empty, because Fastify would read it to its end. */

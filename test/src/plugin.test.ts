@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { readFileSync } from 'node:fs'
+import { runInNewContext } from 'node:vm'
 import { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type InjectOptions } from 'fastify'
 import { test } from 'tap'
 import * as exported from '../../src/index.js'
@@ -240,6 +241,15 @@ test('a store can be asynchronous', async t => {
   t.equal((await app.inject('/items/8')).body, '{"detail":"Not found"}')
   t.equal((await app.inject({ method: 'POST', url: '/items', payload: item })).headers.location, './items/7')
   t.equal((await app.inject({ method: 'DELETE', url: '/users/7' })).statusCode, 404)
+})
+
+test('a store can return promises of another realm, as in Jest', async t => {
+  const later = <T>(value: T): Promise<T> => runInNewContext('value => Promise.resolve(value)')(value)
+  const store = { ...memory<Item>({ schema: Item, seed: [] }), first: () => later(JSON.stringify(item)), version: () => later('1'), select: () => later({ list: '[1]' }) }
+  const app = host(t)
+  app.register(collection, { ...items, prefix: '/items', store })
+  t.same((await app.inject('/items/7')).json(), item)
+  t.same((await app.inject('/items')).json(), [1])
 })
 
 test('each request can have its own store, and a single collection is in memory by default', async t => {
