@@ -34,8 +34,6 @@ export function listQueryOf (schema: TObject, queried: readonly string[], filter
   }, { additionalProperties: false })
 }
 
-export const totalHeader = { 'X-Total-Count': Type.Integer({ description: 'Number of records that match, with `total=true`' }) }
-
 /** What is wrong with the filters, the unique fields and the references of a definition. */
 export function problemsOfFilters (schema: TObject, { filters = [], unique = [], references = {} }: Definition) {
   const fields = new Map(fieldsOf(schema).map(field => [field.name, field]))

@@ -6,7 +6,7 @@ import { cannotCreateMany, isStore, storeOf } from '../host-stores.js'
 import { applyApiDefaults, namesIn } from '../http/api-defaults.js'
 import { compress } from '../http/compression.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
-import { conflictOrKeyInUse, errorResponses, etagHeader, listOf, notModified, routeDefaults } from '../http/responses.js'
+import { conflictOrKeyInUse, errorResponses, etagHeader, listOf, notModified, routeDefaults, totalHeader } from '../http/responses.js'
 import { checkOptions, custom, repeatable } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
@@ -14,7 +14,7 @@ import { requiredMethods, uniqueFields } from '../stores/store.js'
 import { bodyPreparation, hidingHandler } from './access.js'
 import { checkDefinition, maxRecords, methods, operations, type CheckedDefinition, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
-import { listQueryOf, totalHeader } from './queries.js'
+import { listQueryOf } from './queries.js'
 
 export const CollectionOptions = Type.Object<{ [K in keyof Required<Definition>]: TSchema }>({
   name: Type.String(),

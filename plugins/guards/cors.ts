@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
-import { rateHeaders } from '../http/responses.js'
+import { rateHeaders, totalHeader } from '../http/responses.js'
 import { checkOptions, metadata } from '../plugin.js'
 
 const CorsOptions = Type.Object({
@@ -22,7 +22,7 @@ export default fp<CorsOptions>(async function cors (app, options) {
   await app.register(import('@fastify/cors'), {
     origin: origins.includes('*') ? '*' : origins,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id', ...Object.keys(rateHeaders)],
+    exposedHeaders: ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id', ...Object.keys({ ...totalHeader, ...rateHeaders })],
     maxAge: 600,
     strictPreflight: false // @fastify/cors would answer an OPTIONS request that is not a preflight in its own format
   })

@@ -33,6 +33,8 @@ export function listOf (schema: TSchema, description: string, headers: TProperti
   return Type.Array(ref(schema), { description, examples: [schema.examples], headers: { ...etagHeader, Link: link, ...headers } })
 }
 
+export const totalHeader = { 'X-Total-Count': Type.Integer({ description: 'Number of records that match, with `total=true`' }) }
+
 const retryAfter = { 'Retry-After': Type.Integer({ description: 'Seconds until the request can be retried' }) }
 
 export const rateHeaders = {

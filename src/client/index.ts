@@ -114,7 +114,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
   function collection<T extends { id: number }> (name: string): Collection<T> {
     async function page ({ where, sort, pageSize = 100, after, signal }: PageOptions<T> = {}): Promise<Page<T>> {
       const { data, link } = await request<T[]>('GET', `${name}?${queryOf({ ...where, sort, limit: pageSize, after })}`, { signal })
-      return { records: data, next: /[?&]after=([^&>]+)/.exec(link ?? '')?.[1] }
+      return { records: data, next: new URLSearchParams(/\?([^>]*)/.exec(link ?? '')?.[1]).get('after') ?? undefined }
     }
     return {
       async * list (options) {
@@ -125,7 +125,7 @@ export function createClient (baseUrl: string, { token, headers, retries = 4, fe
         } while (part.next !== undefined)
       },
       page,
-      count: async ({ where, signal } = {}) => Number((await request('HEAD', `${name}?${queryOf({ ...where, limit: 1, total: true })}`, { signal })).total),
+      count: async ({ where, signal } = {}) => Number((await request('HEAD', `${name}?${queryOf({ ...where, limit: 1, total: true })}`, { signal })).total || NaN),
       get: async (id, options) => (await request<T>('GET', `${name}/${id}`, options)).data,
       create: async (record, options) => (await request<T>('POST', name, options, record)).data,
       createMany: async (records, options) => (await request<T[]>('POST', `${name}/batch`, options, records)).data,

@@ -50,7 +50,7 @@ test('pages of an allowed origin can use the API and read its headers', async t 
     const response = await app.inject({ url: '/api/items', headers: { origin, ...bearer('one') } })
     t.equal(response.headers['access-control-allow-origin'], origin)
     t.equal(response.headers['access-control-expose-headers'],
-      'ETag, Link, Location, Retry-After, X-Request-Id, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset')
+      'ETag, Link, Location, Retry-After, X-Request-Id, X-Total-Count, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset')
     t.equal((await app.inject({ url: '/api/items', headers: { origin } })).headers['access-control-allow-origin'], origin, 'a refusal can be read too')
   }
   t.equal((await preflight(app, '/api/items', 'https://c.example')).headers['access-control-allow-origin'], undefined)

@@ -8,7 +8,7 @@ import { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
 import { ApiError, createClient, etag, type ClientOptions } from '../../src/client/index.js'
 import { definitions } from '../../plugins/definitions.js'
-import { collection } from '../../src/index.js'
+import { collection, memory, User, users, type Store } from '../../src/index.js'
 import { ensureBuilt } from '../support/built.js'
 import { newFolder } from '../support/folder.js'
 import { build, host } from '../support/helper.js'
@@ -49,6 +49,18 @@ test('the client works for own collections, and has those of the service', async
   await t.rejects(orders.createMany([]), { name: 'ApiError', status: 400 })
   const { collection: own, ...rest } = client
   t.same(Object.keys(rest), definitions.map(({ name }) => name))
+})
+
+test('a cursor of a host can be any text, and a store without count has no number of records', async t => {
+  const cursors: unknown[] = []
+  const { count, ...others } = memory<User>({ schema: User, seed: [] })
+  const store: Store<User> = { ...others, select: ({ after }) => ({ list: '[]', ...cursors.push(after) < 3 && { next: `page=${cursors.length}&>, é` } }) }
+  const app = host(t)
+  app.register(collection, { ...users, prefix: '/api/users', filters: ['name'], store })
+  const client = createClient((await proxy(t, app as never)).url)
+  t.same(await all(client.users.list()), [])
+  t.same(cursors, [undefined, 'page=1&>, é', 'page=2&>, é'])
+  t.same(await client.collection('users').count(), NaN)
 })
 
 test('errors have the status, the detail, the problems and the request id of the response', async t => {
