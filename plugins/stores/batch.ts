@@ -8,8 +8,14 @@ const batchBytes = 1024 * 1024
 /** The outcome of a call that must be repeated. */
 export const again = Symbol('again')
 
+/** The outcome of a call that has failed, because a host can throw anything, not only an error. */
+export class Failure {
+  constructor (readonly reason: unknown) {}
+}
+
 interface Call<In, Out> {
   input: In
+  size: number
   resolve (output: Out): void
   reject (error: unknown): void
   context: AsyncResource
@@ -18,11 +24,11 @@ interface Call<In, Out> {
 
 /**
  * Combines calls that arrive together into batches. At most `concurrency` batches are in progress; calls that arrive
- * meanwhile are in the next one. If `work` returns an error for a call, only this call fails. If it returns `again`, the call
+ * meanwhile are in the next one. If `work` returns a failure for a call, only this call fails. If it returns `again`, the call
  * is repeated after a pause, which grows, and other calls with the same key wait for it, so that they stay in order.
  */
 export function batch<In, Out> (
-  work: (inputs: In[]) => Promise<(Out | Error | typeof again)[]>,
+  work: (inputs: In[]) => Promise<(Out | Failure | typeof again)[]>,
   { concurrency = 1, sizeOf = (_input: In): number => 0, keyOf = (_input: In): unknown => undefined } = {}
 ) {
   let waiting: Call<In, Out>[] = []
@@ -32,7 +38,7 @@ export function batch<In, Out> (
   let due = false
 
   return (input: In) => new Promise<Out>((resolve, reject) => {
-    waiting.push({ input, resolve, reject, context: new AsyncResource('Batch'), repeats: 0 })
+    waiting.push({ input, size: sizeOf(input), resolve, reject, context: new AsyncResource('Batch'), repeats: 0 })
     startSoon()
   })
 
@@ -55,7 +61,7 @@ export function batch<In, Out> (
       const outcomes = await context.runInAsyncScope(work, undefined, group.map(({ input }) => input))
       for (const [n, call] of group.entries()) {
         const outcome = outcomes[n]
-        if (outcome instanceof Error) call.reject(outcome)
+        if (outcome instanceof Failure) call.reject(outcome.reason)
         else if (outcome === again) repeat(call)
         else call.resolve(outcome as Out)
       }
@@ -87,7 +93,7 @@ export function batch<In, Out> (
     let [visited, bytes] = [0, 0]
     for (const call of waiting) {
       const isPaused = paused.has(keyOf(call.input))
-      if (group.length === batchCalls || (!isPaused && (bytes += sizeOf(call.input)) > batchBytes && group.length > 0)) break
+      if (group.length === batchCalls || (!isPaused && (bytes += call.size) > batchBytes && group.length > 0)) break
       if (isPaused) repeat(call)
       else group.push(call)
       visited++
@@ -101,7 +107,7 @@ export function batch<In, Out> (
  * Works on all entries at once. If this fails, and not because of an outage, only those at fault fail: those with a conflict,
  * which a function can find at once, or those that are left when the entries are split.
  */
-export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>, conflictsIn?: (part: E[], error: unknown) => Promise<(Error | undefined)[]>): Promise<(R | Error)[]> {
+export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<R[]>, conflictsIn?: (part: E[], error: unknown) => Promise<(Error | undefined)[]>): Promise<(R | Failure)[]> {
   if (entries.length === 0) return []
   try {
     return await work(entries)
@@ -110,9 +116,9 @@ export async function inParts<E, R> (entries: E[], work: (part: E[]) => Promise<
     const found = await conflictsIn?.(entries, error) ?? []
     if (found.some(Boolean)) {
       const others = await inParts(entries.filter((_, n) => !found[n]), work, conflictsIn)
-      return entries.map((_, n) => found[n] ?? others.shift() as R | Error)
+      return entries.map((_, n) => found[n] ? new Failure(found[n]) : others.shift() as R | Failure)
     }
-    if (entries.length === 1) return [error as Error]
+    if (entries.length === 1) return [new Failure(error)]
     const half = Math.ceil(entries.length / 2)
     return [...await inParts(entries.slice(0, half), work, conflictsIn), ...await inParts(entries.slice(half), work, conflictsIn)]
   }

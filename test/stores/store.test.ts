@@ -2,6 +2,8 @@ import { createRequire } from 'node:module'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setImmediate } from 'node:timers/promises'
+import { runInNewContext } from 'node:vm'
+import { Type, type Static } from '@sinclair/typebox'
 import { test } from 'tap'
 import { again, batch, limited } from '../../plugins/stores/batch.js'
 import { openEngine } from '../../plugins/stores.js'
@@ -10,6 +12,7 @@ import { memoryKeys, oneCallPerKey } from '../../plugins/stores/idempotency.js'
 import { memory } from '../../plugins/stores/memory/store.js'
 import { IdempotencyKeyInUseError, StoreUnavailableError } from '../../plugins/stores/errors.js'
 import type { List, Store } from '../../plugins/stores/store.js'
+import { Id } from '../../schemas/fields.js'
 import { Item } from '../../schemas/item.js'
 import { Sample, storeTests } from '../../src/store-tests.js'
 import { onEveryEngine, opened, patient } from '../support/engines.js'
@@ -28,6 +31,23 @@ onEveryEngine((t, address) => {
   }
 
   storeTests({ test: (name, run) => t.test(name, async t => t.resolves(run())), open: seed => open(seed, ['name', 'price', 'note']), hasFilters: true })
+
+  t.test('a change fails with what it throws, whatever that is, and others in its batch do not', async t => {
+    const store = await open([item(1, 'a'), item(2, 'b')])
+    const thrown = [{ statusCode: 409 }, 'refused', undefined, runInNewContext('new Error()'), new StoreUnavailableError()]
+    const outcomes = await Promise.allSettled([...thrown.map(async value => store.change(1, () => { throw value })), store.change(2, () => item(2, 'c'))])
+    t.same(outcomes.map(outcome => outcome.status === 'rejected' ? outcome.reason : outcome.value), [...thrown, JSON.stringify(item(2, 'c'))])
+  })
+
+  t.test('a record that JSON cannot express is an error', async t => {
+    const engine = await openEngine(address(), patient)
+    t.teardown(engine.close)
+    const schema = Type.Object({ id: Id, any: Type.Any() })
+    const store = await opened<Static<typeof schema>>(engine, { name: 'things', schema, seed: [] })
+    for (const key of [undefined, 'key']) await t.rejects(async () => store.append({ id: 1, any: 5n }, key), TypeError)
+    await t.rejects(async () => store.appendAll([{ id: 1, any: 5n }]), TypeError)
+    t.equal(await store.count({}), 0)
+  })
 
   t.test('a list equals the serialized records, in one piece or as a stream', async t => {
     const model: Sample[] = []

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { again, batch, inParts } from '../batch.js'
+import { again, batch, Failure, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
 import type { Row } from '../sql/table.js'
 import type { HasId } from '../store.js'
@@ -93,7 +93,7 @@ export function changesInOrder<T extends HasId> ({ table, firstRows, write, conf
 
   /** Applies a call to a record, after others. The result is valid if the record is written. */
   function apply (call: Change<T>, state: ReturnType<typeof stateOf>, delayed: Set<number>) {
-    if (call.deadline < Date.now()) return new StoreUnavailableError() // it has been answered
+    if (call.deadline < Date.now()) return new Failure(new StoreUnavailableError()) // it has been answered
     if (delayed.has(call.id) || (state?.isChanged && !state.record)) return again // it is for the next record with this id
     if (!state) return
     try {
@@ -104,7 +104,7 @@ export function changesInOrder<T extends HasId> ({ table, firstRows, write, conf
       Object.assign(state, { record, isChanged: true, deadline: Math.min(state.deadline, call.deadline) })
       return state.json
     } catch (error) {
-      return error as Error
+      return new Failure(error)
     }
   }
 }

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type pg from 'pg'
 import { StartupError } from '../../startup.js'
-import { batch, inParts } from '../batch.js'
+import { batch, Failure, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError } from '../errors.js'
 import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
@@ -124,10 +124,10 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
 function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts']) {
   const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
 
-  return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Error)[]> {
+  return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Failure)[]> {
     const outcomes = await inParts(inserts, insertPart, conflictsIn)
     const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
-    return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Error)
+    return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Failure)
   }, { sizeOf: table.sizeOf })
 
   /** Inserts records and their keys in one statement. A call whose key is not new has no outcome. */
@@ -154,8 +154,8 @@ function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeo
     const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
     return inserts.map(({ records, key, digest }) => {
       const use = uses.get(key)
-      if (use === undefined) return new IdempotencyKeyInUseError()
-      return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new IdempotencyKeyReusedError()
+      if (use === undefined) return new Failure(new IdempotencyKeyInUseError())
+      return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new Failure(new IdempotencyKeyReusedError())
     })
   }
 }

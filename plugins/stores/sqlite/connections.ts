@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
-import { batch, inParts } from '../batch.js'
+import { batch, Failure, inParts } from '../batch.js'
 import { rejection, StoreUnavailableError } from '../errors.js'
 import { openLists } from '../sql/open-lists.js'
 import type { Statement } from '../sql/queries.js'
@@ -160,7 +160,7 @@ function attempt (run: () => unknown) {
     return run()
   } catch (error) {
     if (kindOf(error)) throw error
-    return error
+    return new Failure(error)
   }
 }
 
