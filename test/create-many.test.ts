@@ -202,7 +202,7 @@ onEveryEngine((t, address, engine) => {
 test('an array with defaults does not grow beyond BODY_LIMIT', async t => {
   const Note = Type.Object({ id: Type.Integer(), text: Type.String({ default: 'x'.repeat(100) }) })
   const { send } = await serve(t, undefined, { name: 'notes', schema: Note, routes: { createMany: { bodyLimit: 20_000 } } })
-  t.equal((await send('POST', '/notes/batch', Array(200).fill({}))).status, 413)
+  for (const length of [200, 185]) t.equal((await send('POST', '/notes/batch', Array(length).fill({}))).status, 413, 'the defaults, or the records with them')
   t.equal((await send('POST', '/notes/batch', Array(100).fill({}))).status, 201)
   t.same((await send('POST', '/notes/batch', Array(1001).fill({}))).body, invalidBody('body', ['', 'must not have more than 1000 items']))
   t.equal((await send('GET', '/notes')).body.length, 100)

@@ -404,6 +404,54 @@ test('readOnly, writeOnly and default work at every place of a schema', async t 
   t.same(map.anyOf[0].additionalProperties.anyOf[1], { type: 'null' })
 })
 
+test('a field is readOnly, writeOnly or has a default if one of the schemas for its value says so', async t => {
+  const secret = { type: 'string', writeOnly: true }
+  const made = { type: 'string', readOnly: true }
+  const inMaps = { type: 'object', patternProperties: { '^s': secret, '^m': made }, additionalProperties: secret }
+  const schema = {
+    type: 'object',
+    required: ['id'],
+    properties: {
+      id: { type: 'integer' },
+      chain: { $ref: '#/$defs/chain' },
+      all: { allOf: [{ $ref: '#/$defs/secret' }] },
+      any: { anyOf: [secret, { type: 'null' }] },
+      made: { allOf: [{ $ref: '#/$defs/made' }] },
+      map: inMaps,
+      rest: { type: 'object', properties: { a: { type: 'integer' } }, unevaluatedProperties: secret },
+      dependent: { type: 'object', dependentSchemas: { a: { properties: { a: secret } } }, if: { properties: { b: secret } }, then: true },
+      found: { type: 'array', contains: { properties: { s: secret } } },
+      size: { $ref: '#/$defs/sizeChain' },
+      sizes: { type: 'object', properties: { valueOf: { default: 1 }, toString: { allOf: [{ default: 2 }] } } },
+      kept: { type: 'object', properties: { constructor: made } }
+    },
+    $defs: { secret, made, chain: { $ref: '#/$defs/secret' }, size: { type: 'integer', default: 5 }, sizeChain: { $ref: '#/$defs/size' } }
+  }
+  const { app, send } = await serve(t, 'memory', { name: 'things', schema: schema as never })
+  const value = {
+    chain: 's',
+    all: 's',
+    any: 's',
+    made: 'client',
+    map: { s1: 's', m1: 'client', x: 's' },
+    rest: { a: 1, b: 's' },
+    dependent: { a: 's', b: 's', c: 1 },
+    found: [{ s: 's' }],
+    sizes: {},
+    kept: { constructor: 'client' }
+  }
+  const visible = { map: {}, rest: { a: 1 }, dependent: { c: 1 }, found: [{}], size: 5, sizes: { valueOf: 1, toString: 2 }, kept: {} }
+  t.same((await send('POST', '/things', value)).body, { id: 1, ...visible })
+  const store = app.getDecorator<Stores<{ things: { id: number, made?: string, map?: object } }>>('stores').things
+  await store.change(1, current => ({ ...JSON.parse(current), made: 'stored', map: { m1: 'stored' }, kept: { constructor: 'stored' } }))
+  const { made: _made, kept: _kept, ...put } = value
+  t.same((await send('PUT', '/things/1', { ...put, kept: {} })).body, { id: 1, ...visible, made: 'stored', map: { m1: 'stored' }, kept: { constructor: 'stored' } })
+  t.match(JSON.parse(String(await store.first(1))), { chain: 's', any: 's', map: { s1: 's', m1: 'stored', x: 's' } })
+  const { schemas } = (await send('GET', '/openapi.json')).body.components
+  t.same(Object.keys(schemas.Thing.properties), ['id', 'made', 'map', 'rest', 'dependent', 'found', 'size', 'sizes', 'kept'])
+  t.notOk('made' in schemas.NewThing.properties)
+})
+
 test('annotations of OpenAPI are in the document, and do not change what is valid', async t => {
   const annotations = { 'x-unit': 'pieces', example: 5, externalDocs: { url: 'https://example.com' }, deprecated: true }
   const schema = Type.Object({ id: Type.Integer(), size: Type.Integer(annotations), shape: Type.Optional(Type.Unsafe({ oneOf: [{ type: 'object', required: ['kind'], properties: { kind: { const: 'a' } } }], discriminator: { propertyName: 'kind' } })) }, { 'x-own': true })
@@ -518,6 +566,11 @@ test('a hook or the store of a host sets a required readOnly field', async t => 
 })
 
 test('a wrong definition is one error at startup', async t => {
+  const endless = { type: 'object', properties: { child: { $ref: '#/$defs/node', default: {} } } }
+  const doubling = Object.fromEntries(Array.from({ length: 18 }, (_, n) => {
+    const child = { $ref: `#/$defs/n${n + 1}`, default: {} }
+    return [`n${n}`, n < 17 ? { type: 'object', properties: { a: child, b: child } } : {}]
+  }))
   const schema = Order
   for (const [definition, message] of [
     [{ name: 'Orders', schema }, 'Invalid collection Orders: must have a name of at most 48 lower case letters, digits and _ that starts with a letter.'],
@@ -541,6 +594,15 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders', schema, renames: { note: 'quantity', amount: 'size', count: 'quantity', number: 'quantity' } },
       'Invalid collection orders: renames/note is still a field of the schema. renames/amount must be the name of a field of the schema. renames/count is the new name of several fields. renames/number is the new name of several fields.'],
     [{ name: 'orders', schema, seed: [{ id: 1, item_id: 1 }] }, '/orders/0/quantity is required'],
+    ...[
+      [{ type: 'array', items: { type: 'string', writeOnly: true } }, 'schema/properties/x must not have writeOnly items, because only fields can be writeOnly.'],
+      [{ type: 'array', contains: { allOf: [{ readOnly: true }] } }, 'schema/properties/x must not have readOnly items'],
+      [{ type: 'string', enum: ['open'], default: 'opne' }, 'schema/properties/x/default must be one of open.'],
+      [{ type: 'object', properties: { 'a/b': { type: 'integer', minimum: 1, default: 0 } } }, 'schema/properties/x/properties/a~1b/default must be at least 1.'],
+      [{ type: 'array', items: { type: 'object', required: ['a'], properties: { a: { type: 'string' } }, default: { b: 1 } } }, 'schema/properties/x/items/default/a is required.'],
+      [{ type: 'object', properties: { n: { $ref: '#/$defs/node' } } }, 'schema/properties/x/properties/n must not add more than 65536 characters to an empty object with its defaults.', { node: endless }],
+      [{ type: 'object', properties: { n: { $ref: '#/$defs/n0' } } }, 'schema/properties/x/properties/n must not add more than 65536 characters', doubling]
+    ].map(([x, message, $defs = {}]) => [{ name: 'orders', schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, x }, $defs } }, message]),
     [{ name: 'orders', schema, routes: { remove: {} } }, 'routes']
   ] as [Definition, string][]) {
     const app = host(t)

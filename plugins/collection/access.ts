@@ -1,22 +1,35 @@
 import { pipeline, Readable } from 'node:stream'
-import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { TSchema } from '@sinclair/typebox'
+import type { FastifyRequest, RouteHandlerMethod } from 'fastify'
+import { httpError } from '../http/errors.js'
 import { afterOthers, isLarge } from '../http/json-body.js'
 import { defaultAdder, fieldRemover, recordStream } from '../schema/access.js'
 import { maxRecords, type CheckedDefinition } from './definition.js'
 
+/** Returns a function that adds the defaults to the records of a request, if the schema has some. They are not larger than a body can be. */
+export function defaultsOf (schema: TSchema) {
+  const add = defaultAdder(schema)
+  return add && function addDefaults ({ routeOptions }: FastifyRequest, ...records: unknown[]) {
+    try {
+      add(records, routeOptions.bodyLimit)
+    } catch (error) {
+      throw error instanceof RangeError ? httpError(413) : error
+    }
+  }
+}
+
 /** Returns a hook that ignores the readOnly fields of a body, and adds defaults to a whole record. Most collections need none. */
 export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
   const removeFields = fieldRemover(schema, 'readOnly')
-  const addDefaults = defaultAdder(newSchema)
+  const addDefaults = defaultsOf(newSchema)
   if (!removeFields && !addDefaults) return
-  return function prepareBody (request: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  return async function prepareBody (request: FastifyRequest) {
     const { method, body } = request
-    for (const record of Array.isArray(body) ? body.slice(0, maxRecords) : [body]) {
-      removeFields?.(record)
-      if (method !== 'PATCH') addDefaults?.(record)
-    }
-    if (isLarge(request)) afterOthers().then(done)
-    else done()
+    const records = Array.isArray(body) ? body : [body]
+    if (records.length > maxRecords) return // it is invalid
+    for (const record of records) removeFields?.(record)
+    if (method !== 'PATCH') addDefaults?.(request, ...records)
+    if (isLarge(request)) await afterOthers()
   }
 }
 

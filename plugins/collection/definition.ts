@@ -1,9 +1,9 @@
-import type { TObject, TSchema } from '@sinclair/typebox'
+import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
-import { withFields, withoutFields } from '../schema/access.js'
+import { accessOf, defaultAdder, withFields, withoutFields } from '../schema/access.js'
 import { checkerOf } from '../schema/validation.js'
-import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
+import { mapSchema, pointer, schemasIn, targetsIn } from '../schema/walk.js'
 import { StartupError } from '../startup.js'
 import { indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition } from '../stores/store.js'
 import { problemsOfFilters } from './queries.js'
@@ -117,7 +117,40 @@ function problemsOfFields (schema: TObject) {
   } catch (error) {
     problems.push({ path: '/schema', message: `is not valid: ${(error as Error).message}` })
   }
-  return problems
+  return problems.length > 0 ? problems : [...problemsOfAccess(schema), ...problemsOfDefaults(schema)]
+}
+
+/** Only fields can be hidden or kept. */
+function problemsOfAccess (schema: TObject) {
+  const has = accessOf(schema)
+  return schemasIn(schema, '/schema').flatMap(({ schema: { prefixItems = [], items, contains, unevaluatedItems }, path }) => (['readOnly', 'writeOnly'] as const)
+    .filter(keyword => [...prefixItems, items, contains, unevaluatedItems].some(item => has(item, keyword)))
+    .map(keyword => ({ path, message: `must not have ${keyword} items, because only fields can be ${keyword}` })))
+}
+
+/** The defaults of an empty object have at most so many characters. */
+const maxDefaults = 64 * 1024
+
+/** Defaults that are not valid, or that have no end. A default can be an object whose fields have defaults. */
+function problemsOfDefaults (schema: TObject) {
+  const { $defs, definitions } = schema
+  const endless: { path: string, message: string }[] = []
+  const given = schemasIn(schema, '/schema').flatMap(({ schema: part, path }) => {
+    const value = structuredClone(part.default ?? {})
+    try {
+      defaultAdder({ ...part, $defs, definitions })?.([value], maxDefaults)
+    } catch {
+      endless.push({ path, message: `must not add more than ${maxDefaults} characters to an empty object with its defaults` })
+    }
+    return part.default === undefined ? [] : [{ part, path, value }]
+  })
+  if (endless.length > 0) return endless.slice(0, 1) // others contain it
+  const properties = given.map(({ part }, n): [number, TSchema] => [n, part])
+  const problems = checkerOf(Type.Object(Object.fromEntries(properties), { $defs, definitions }))({ ...given.map(({ value }) => value) }) ?? []
+  return problems.map(({ path, message }) => {
+    const [, n, ...inner] = path.split('/')
+    return { path: [given[Number(n)]?.path, 'default', ...inner].join('/'), message }
+  })
 }
 
 /** A field can have one previous name, which no field has now. */

@@ -7,7 +7,7 @@ import { schemaName } from '../../schemas/fields.js'
 import { isLinear } from '../schema/patterns.js'
 import { problemsOf } from '../schema/problems.js'
 import { createAjv, ownKeywords, sharedAjv } from '../schema/validation.js'
-import { isAnnotation, pointer, schemasIn, targetsIn } from '../schema/walk.js'
+import { alternativesIn, forSameValue, inPlace, isAnnotation, isSchema, pointer, schemasIn, targetsIn } from '../schema/walk.js'
 import { readObject, StartupError } from '../startup.js'
 import { checkDefinition, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition } from './definition.js'
 import { CollectionOptions } from './routes.js'
@@ -83,14 +83,8 @@ function problemsOfKeywords (schema: TSchema) {
 /** A body of 1 MB can have 500,000 values. Each is compared with all its schemas, and its name with all names of fields. */
 const maxWidth = 100
 
-function isSchema (value: unknown): value is TSchema {
-  return Object(value) === value
-}
-
-/** The schemas for the same value in a schema. */
-function alternatives ({ allOf = [], anyOf = [], oneOf = [], not, if: condition, then, else: otherwise, dependentSchemas }: TSchema): TSchema[] {
-  return [...allOf, ...anyOf, ...oneOf, not, condition, then, otherwise, ...Object.values({ ...dependentSchemas })].filter(Boolean)
-}
+/** The keywords with schemas for the same value. */
+const alternatives = [...inPlace, 'not']
 
 /**
  * A schema that refers to itself must do this for a part of the value, and only in one of its alternatives. Otherwise the
@@ -101,9 +95,9 @@ function problemsOfRecursion (schema: TSchema): Problems {
   const targets = targetsIn(schema)
   const widths = new Map<TSchema, number>()
   const recursive = [...targets].filter(([ref, target]) => references(target).has(ref))
-  const endless = recursive.filter(([ref, target]) => forSameValue(target).some(({ $ref }) => $ref === ref))
+  const endless = recursive.filter(([ref, target]) => forSameValue(target, targets, alternatives).some(({ $ref }) => $ref === ref))
   if (endless.length > 0) return endless.map(([ref]) => ({ path: `/schema${ref.slice(1)}`, message: 'must not refer to itself for the same value' }))
-  const used = forSameValue(schema).flatMap(({ properties, required = [], dependentRequired, dependentSchemas }) =>
+  const used = forSameValue(schema, targets, alternatives).flatMap(({ properties, required = [], dependentRequired, dependentSchemas }) =>
     [...Object.keys({ ...properties, ...dependentRequired, ...dependentSchemas }), ...required, ...Object.values({ ...dependentRequired }).flat()])
   const missing = new Set(used.filter(name => !Object.hasOwn(schema.properties, name)))
   const width = widthOf(schema)
@@ -118,7 +112,7 @@ function problemsOfRecursion (schema: TSchema): Problems {
 
   function isExponential (part: TSchema, ref: string) {
     const { $ref, contains, patternProperties, allOf, anyOf, oneOf, not, if: condition, then, else: otherwise, dependentSchemas, ...parts } = part
-    const branches = [...alternatives(part), { $ref }, contains, ...Object.values({ ...patternProperties }), parts]
+    const branches = [...alternativesIn(part, alternatives), { $ref }, contains, ...Object.values({ ...patternProperties }), parts]
     return branches.filter(branch => references(branch).has(ref)).length > 1
   }
 
@@ -141,17 +135,10 @@ function problemsOfRecursion (schema: TSchema): Problems {
     widths.set(schema, 0)
     const { $ref, properties, patternProperties, prefixItems = [], items, contains, additionalProperties, propertyNames, unevaluatedItems, unevaluatedProperties, enum: values = [] } = schema
     const parts = [...Object.values({ ...properties }), ...prefixItems, items, additionalProperties, propertyNames, unevaluatedItems, unevaluatedProperties]
-    const others = [...alternatives(schema), targets.get($ref), contains, ...Object.values({ ...patternProperties })]
+    const others = [...alternativesIn(schema, alternatives), targets.get($ref), contains, ...Object.values({ ...patternProperties })]
     const width = parts.reduce((most, part) => Math.max(most, widthOf(part)), 1) + others.reduce((sum, other) => sum + widthOf(other), values.filter(isSchema).length)
     widths.set(schema, width)
     return width
-  }
-
-  /** A schema, and all others for the same value that it contains or refers to. */
-  function forSameValue (schema: TSchema) {
-    const found = new Set([schema])
-    for (const part of found) for (const other of [...alternatives(part), targets.get(part.$ref)]) if (other) found.add(other)
-    return [...found]
   }
 }
 

@@ -5,10 +5,11 @@ import { httpError, invalid } from '../http/errors.js'
 import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
 import { afterOthers, isLarge, isLargerThan } from '../http/json-body.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import { defaultAdder, fieldVisitor, knownFieldsOf, nestedFieldsRemover } from '../schema/access.js'
+import { fieldVisitor, knownFieldsOf, nestedFieldsRemover, readOnlyKeeper } from '../schema/access.js'
 import type { Problem } from '../schema/problems.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
 import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
+import { defaultsOf } from './access.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
 import { changeInSteps, type Steps } from './steps.js'
@@ -27,10 +28,8 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
-  const addDefaults = defaultAdder(schema)
-  const keepReadOnly = fieldVisitor(schema, property => Object(property).readOnly === true, ({ object, name, other }) => {
-    if (object[name] === undefined && other[name] !== undefined) object[name] = other[name]
-  })
+  const addDefaults = defaultsOf(schema)
+  const keepReadOnly = readOnlyKeeper(schema)
   const { $defs, definitions } = schema
   const keepNull = fieldVisitor(schema, (_property, isRequired) => isRequired, ({ object, name, property, other }) => {
     if (other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
@@ -70,7 +69,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
           if (!keepReadOnly) return addDefaults ? checkSize(request, record) : record
           yield
           const replaced = keepReadOnly(structuredClone(record), JSON.parse(current))
-          addDefaults?.(replaced)
+          addDefaults?.(request, replaced)
           return yield * checked(request, replaced, id)
         }
       })
@@ -121,7 +120,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
 
     /** A hook, a default or the store of a host sets them. */
     function problemsOfReadOnly (record: unknown) {
-      addDefaults?.(record)
+      addDefaults?.(request, record)
       return store.schema ? problemsIn({ id: 1, ...Object(record) }) : problemsIn.ofNumbers(record)
     }
   }

@@ -1,5 +1,6 @@
 import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import { oneOf, PageQuery, safeBounds } from '../../schemas/fields.js'
+import { accessOf } from '../schema/access.js'
 import { pointer } from '../schema/walk.js'
 import { fieldsOf } from '../stores/fields.js'
 import { operators, parametersOf, type Operator } from '../stores/query.js'
@@ -37,6 +38,7 @@ export function listQueryOf (schema: TObject, queried: readonly string[], filter
 /** What is wrong with the filters, the unique fields and the references of a definition. */
 export function problemsOfFilters (schema: TObject, { filters = [], unique = [], references = {} }: Definition) {
   const fields = new Map(fieldsOf(schema).map(field => [field.name, field]))
+  const has = accessOf(schema)
   const taken = new Map([...Object.keys(PageQuery.properties), 'sort', 'total'].map(name => [name, '']))
   const listed = (option: string, names: readonly string[]) => names.map((name, n) => ({ name, path: `/${option}/${n}` }))
   const referring = Object.keys(references).map(name => ({ name, path: `/references${pointer(name)}` }))
@@ -45,7 +47,7 @@ export function problemsOfFilters (schema: TObject, { filters = [], unique = [],
     if (!field) return [{ path, message: `must be a field of the schema, and ${name} is not` }]
     if (!Object.hasOwn(operators, field.type)) return [{ path, message: `must be a field that is a string, an integer, a number or a boolean, and ${name} is not` }]
     if (Object.hasOwn(references, name) && field.type !== 'integer') return [{ path, message: 'must be an integer field, because ids are integers' }]
-    if (schema.properties[name]?.writeOnly) return [{ path, message: `must not be a writeOnly field, because clients could find out its values, and ${name} is one` }]
+    if (has(schema.properties[name], 'writeOnly')) return [{ path, message: `must not be a writeOnly field, because clients could find out its values, and ${name} is one` }]
     const names = [...parametersOf([field]).keys()]
     const same = names.find(parameter => (taken.get(parameter) ?? name) !== name)
     for (const parameter of names) taken.set(parameter, name)

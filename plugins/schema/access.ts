@@ -1,7 +1,7 @@
 import { Transform } from 'node:stream'
 import { TextDecoder } from 'node:util'
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { mapSchema, schemasIn, targetsIn } from './walk.js'
+import { forSameValue, inPlace, isSchema, mapSchema, schemasIn, targetsIn } from './walk.js'
 
 type Fields = Record<string, unknown>
 type Access = 'readOnly' | 'writeOnly'
@@ -14,18 +14,15 @@ interface Field {
   other: Fields
 }
 
-/** The keywords with schemas for the same value. */
-const inPlace = ['allOf', 'anyOf', 'oneOf', 'then', 'else']
-
 /** Stands for the absence of another value. */
 const none = {}
 
 /**
  * Returns a function that visits some fields of a schema in a value, outer fields first; if there is another value, only where
- * both have an object. It follows the fields that the value has, because a body can have many small objects. Most schemas
- * have no such fields, and then there is no function.
+ * both have an object. It follows the fields that the value has, because a body can have many small objects, and the schemas
+ * for the same value in some keywords. Most schemas have no such fields, and then there is no function.
  */
-export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | false, isRequired: boolean) => boolean, visit: (field: Field) => void, followed = inPlace) {
+export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | boolean, isRequired: boolean) => boolean, visit: (field: Field) => void, followed = inPlace) {
   const targets = targetsIn(schema)
   const plans = new Map<TSchema, ReturnType<typeof planOf>>()
   if (!hasFields(schema)) return
@@ -34,66 +31,111 @@ export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | f
     return value
   }
 
-  function walk (schema: TSchema | undefined, value: unknown, otherValue: unknown) {
-    if (!schema || !isObject(value) || !isObject(otherValue)) return
+  function walk (schema: TSchema, value: unknown, otherValue: unknown) {
+    if (!isObject(value) || !isObject(otherValue)) return
     if (!plans.has(schema)) plans.set(schema, planOf(schema))
     const plan = plans.get(schema)
     if (!plan) return
-    for (const part of plan.parts) walk(part, value, otherValue)
-    if (Array.isArray(value)) return value.forEach((entry, n) => walk(schema.prefixItems?.[n] ?? schema.items, entry, otherValue === none ? none : undefined))
+    if (Array.isArray(value)) return value.forEach((entry, n) => { for (const part of plan.itemsAt(n)) walk(part, entry, otherValue === none ? none : undefined) })
     for (const [name, property] of plan.fields) visit({ object: value, name, property, other: otherValue })
-    for (const name of Object.keys(value)) {
-      for (const part of plan.partsOf(name)) {
-        if (part) walk(part, value[name], otherValue === none ? none : otherValue[name])
-        else if (part === false && isVisited(part, false)) visit({ object: value, name, property: {} as TSchema, other: otherValue })
-      }
+    for (const name of Object.keys(otherValue === none ? value : { ...otherValue, ...value })) {
+      const { visited, parts } = plan.entryOf(name)
+      for (const part of visited) visit({ object: value, name, property: Object(part), other: otherValue })
+      for (const part of parts) walk(part, own(value, name), otherValue === none ? none : own(otherValue, name))
     }
   }
 
   /** What is the same for all values of a schema. */
   function planOf (schema: TSchema) {
     if (!hasFields(schema)) return
-    const { $ref, properties = {}, additionalProperties, patternProperties } = schema
-    const patterns = Object.entries<TSchema | false>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part }))
-    return {
-      parts: [targets.get($ref), ...followed.flatMap(keyword => schema[keyword])],
-      fields: fieldsOf(schema),
-      partsOf (name: string): (TSchema | false | undefined)[] {
-        if (Object.hasOwn(properties, name)) return [properties[name]]
+    const all = forSameValue(schema, targets, followed)
+    const maps = all.map(({ properties = {}, patternProperties, additionalProperties, unevaluatedProperties }) => ({
+      properties,
+      patterns: Object.entries<TSchema | boolean>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part })),
+      rest: additionalProperties ?? (unevaluatedProperties || true)
+    }))
+    const visited = new Set(all.flatMap(mapsOf).filter(part => isVisited(part, false)))
+    const entryOf = (name: string) => {
+      const others = maps.filter(({ properties }) => !Object.hasOwn(properties, name)).flatMap(({ patterns, rest }) => {
         const matching = patterns.filter(({ pattern }) => pattern.test(name)).map(({ part }) => part)
-        return matching.length > 0 ? matching : [additionalProperties]
-      }
+        return matching.length > 0 ? matching : [rest]
+      })
+      return { visited: others.filter(part => visited.has(part)), parts: [...maps.map(({ properties }) => own(properties, name)), ...others].filter(isSchema) }
     }
+    const known = new Map(all.flatMap(({ properties }) => Object.keys({ ...properties })).map(name => [name, entryOf(name)]))
+    const itemsAt = (n: number) => all.flatMap(({ prefixItems, items, unevaluatedItems, contains }) => [prefixItems?.[n] ?? items ?? unevaluatedItems, contains]).filter(isSchema)
+    const fixed = Math.max(...all.map(({ prefixItems = [] }) => prefixItems.length))
+    const rest = itemsAt(fixed)
+    return { fields: all.flatMap(fieldsOf), entryOf: (name: string) => known.get(name) ?? entryOf(name), itemsAt: (n: number) => n < fixed ? itemsAt(n) : rest }
   }
 
   function hasFields (schema: TSchema, seen = new Set<TSchema>()): boolean {
     return schemasIn(schema).some(({ schema: part }) => {
       const target = targets.get(part.$ref)
-      const others = [part.additionalProperties, ...Object.values({ ...part.patternProperties })]
-      return fieldsOf(part).length > 0 || (others.includes(false) && isVisited(false, false)) || (target && !seen.has(target) && hasFields(target, seen.add(target)))
+      return fieldsOf(part).length > 0 || mapsOf(part).some(part => isVisited(part, false)) || (target && !seen.has(target) && hasFields(target, seen.add(target)))
     })
   }
 
   function fieldsOf ({ properties, required = [] }: TSchema) {
-    return Object.entries<TSchema>({ ...properties }).map(([name, property]): [string, TSchema] => [name, property && { ...targets.get(property.$ref), ...property }])
-      .filter(([name, property]) => isVisited(property, required.includes(name)))
+    return Object.entries<TSchema>({ ...properties }).filter(([name, property]) => isVisited(property, required.includes(name)))
   }
+}
+
+/** The schemas for the fields of an object that are not in `properties`. */
+function mapsOf ({ patternProperties, additionalProperties, unevaluatedProperties }: TSchema): (TSchema | boolean)[] {
+  return [...Object.values<TSchema>({ ...patternProperties }), additionalProperties ?? true, unevaluatedProperties || true]
 }
 
 function isObject (value: unknown): value is Fields {
   return typeof value === 'object' && value !== null
 }
 
-/** Returns a function that removes the fields that have a keyword from a value, if the schema has some. */
-export function fieldRemover (schema: TSchema, keyword: Access) {
-  return fieldVisitor(schema, property => Object(property)[keyword] === true, ({ object, name }) => { delete object[name] })
+/** A property that an object has itself, not from its prototype. */
+function own (object: Fields, name: string) {
+  return Object.hasOwn(object, name) ? object[name] : undefined
 }
 
-/** Returns a function that adds the defaults of the fields that a value does not have, if the schema has some. */
+/** Returns a function that returns whether a field has a keyword, in its own schema or in another one for the same value. */
+export function accessOf (schema: TSchema) {
+  const targets = targetsIn(schema)
+  return (property: unknown, keyword: Access) => isSchema(property) && forSameValue(property, targets).some(part => part[keyword] === true)
+}
+
+/** Returns a function that removes the fields that have a keyword from a value, if the schema has some. */
+export function fieldRemover (schema: TSchema, keyword: Access) {
+  const has = accessOf(schema)
+  return fieldVisitor(schema, property => has(property, keyword), ({ object, name }) => { delete object[name] })
+}
+
+/** Returns a function that adds the readOnly fields of another value that a value does not have, if the schema has some. */
+export function readOnlyKeeper (schema: TSchema) {
+  const has = accessOf(schema)
+  return fieldVisitor(schema, property => has(property, 'readOnly'), ({ object, name, other }) => {
+    if (own(object, name) === undefined && own(other, name) !== undefined) object[name] = other[name]
+  })
+}
+
+/**
+ * Returns a function that adds the defaults of the fields that some values do not have, if the schema has some. It throws a
+ * `RangeError` if they have more characters than a maximum, because an array can have many small objects.
+ */
 export function defaultAdder (schema: TSchema) {
-  return fieldVisitor(schema, property => Object(property).default !== undefined, ({ object, name, property }) => {
-    if (object[name] === undefined) object[name] = structuredClone(property.default)
+  const targets = targetsIn(schema)
+  const defaultOf = (property: unknown) => isSchema(property) ? forSameValue(property, targets, ['allOf']).find(part => part.default !== undefined)?.default : undefined
+  const texts = new Map<TSchema, string>()
+  let left = 0
+  const add = fieldVisitor(schema, property => defaultOf(property) !== undefined, ({ object, name, property }) => {
+    if (own(object, name) !== undefined) return
+    const text = texts.get(property) ?? JSON.stringify(defaultOf(property))
+    texts.set(property, text)
+    left -= name.length + text.length
+    if (left < 0) throw new RangeError('The defaults are too large')
+    object[name] = JSON.parse(text)
   }, ['allOf'])
+  return add && ((values: unknown[], maximum: number) => {
+    left = maximum
+    for (const value of values) add(value)
+  })
 }
 
 /** Returns a function that returns a record with only the fields in `properties`. */
@@ -115,10 +157,10 @@ export function nestedFieldsRemover (record: TObject) {
 export function withoutFields (schema: TObject, keyword: Access) {
   const removeFields = fieldRemover(schema, keyword)
   if (!removeFields) return schema
-  const targets = targetsIn(schema)
+  const has = accessOf(schema)
   const { examples, ...rest } = schema
   const changed = mapSchema(rest, part => {
-    const kept = Object.entries<TSchema>({ ...part.properties }).filter(([, property]) => ({ ...targets.get(property.$ref), ...property })[keyword] !== true)
+    const kept = Object.entries<TSchema>({ ...part.properties }).filter(([, property]) => !has(property, keyword))
     return part.properties ? withFields(part, Object.fromEntries(kept)) : part
   }) as TObject
   return { ...changed, ...examples && { examples: structuredClone(examples).map((example: unknown) => removeFields(example)) } }

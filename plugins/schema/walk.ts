@@ -40,6 +40,25 @@ export function targetsIn (schema: TSchema) {
     Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
 }
 
+/** The keywords with schemas for the same value, except for `not`, whose annotations have no meaning. */
+export const inPlace = ['allOf', 'anyOf', 'oneOf', 'if', 'then', 'else', 'dependentSchemas']
+
+export function isSchema (value: unknown): value is TSchema {
+  return Object(value) === value
+}
+
+/** The schemas in these keywords of a schema. */
+export function alternativesIn (schema: TSchema, keywords: string[]): TSchema[] {
+  return keywords.flatMap(keyword => keyword === 'dependentSchemas' ? Object.values({ ...schema[keyword] }) : schema[keyword]).filter(isSchema)
+}
+
+/** A schema, and all others for the same value that it refers to, or that it contains in these keywords. */
+export function forSameValue (schema: TSchema, targets: ReturnType<typeof targetsIn>, keywords = inPlace) {
+  const found = new Set([schema])
+  for (const part of found) for (const other of [...alternativesIn(part, keywords), targets.get(part.$ref)]) if (other) found.add(other)
+  return [...found]
+}
+
 /** Returns whether a keyword is an annotation of OpenAPI, which is for the document and does not change what is valid. */
 export function isAnnotation (keyword: string) {
   return /^(x-.*|example|externalDocs|discriminator|xml)$/s.test(keyword)

@@ -146,7 +146,7 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/memory/indexes.ts', memory, [
     ['if (next && !record) othersById.change(next, 1)', ''],
-    ['if (firstById.get(entry.id)) othersById.change(entry, 0, entry)', 'if (firstById.has(entry.id)) void 0'],
+    ['if (firstById.get(entry.id)) othersById.change(entry, 0, entry)', 'if (firstById.get(entry.id)) void 0'],
     ['else firstById.delete(first.id)', '']
   ]),
   ...inFile('plugins/stores/memory/sorted-index.ts', memory, [
@@ -227,7 +227,7 @@ export const mutants = [
     ['|(08|25|26|28|3D|40|53|55|57|58)...', '|(?!22|23|42|44|54|P0|XX).....']
   ]),
   ...inFile('plugins/stores/batch.ts', databases, [
-    ['if (outcome instanceof Error) call.reject(outcome)\n        else if', 'if'],
+    ['if (outcome instanceof Failure) call.reject(outcome.reason)\n        else if', 'if'],
     ['if (isPaused) repeat(call)\n      else group', 'group'],
     ['idle++\n', '\n'],
     ['group.concat(waiting.splice(0))', 'group'],

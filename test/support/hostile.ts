@@ -1,4 +1,5 @@
 const texts = (length: number) => Array.from({ length }, (_, n) => ({ type: 'string', const: `x${n}` }))
+const access = { properties: { a: { default: 'x'.repeat(100) } }, patternProperties: { '^k1': { allOf: [{ writeOnly: true }] } }, additionalProperties: { readOnly: true } }
 export const hostileDefs = {
   chain: { $ref: '#/$defs/link' },
   link: { type: 'object', required: ['a', 'b', 'c'] },
@@ -30,6 +31,7 @@ export const hostileFields: Record<string, object> = {
   inherited: { type: 'array', items: { type: 'object', properties: { constructor: { type: 'integer' }, toString: { type: 'string' } } } },
   conditions: { type: 'array', items: { if: { type: 'object', required: ['kind'] }, then: { required: ['a'] }, else: { type: 'integer' } } },
   distinct: { type: 'array', uniqueItems: true },
+  access: { type: ['array', 'object'], ...access, items: { type: ['array', 'object', 'integer'], ...access } },
   free: {},
   strict: { type: 'array', items: { type: 'object', additionalProperties: false, properties: Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`field${n}`, { type: 'integer', readOnly: n === 1 }])) } }
 }

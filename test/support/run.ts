@@ -30,6 +30,11 @@ export function claim (name: string) {
   return create(join(run, name))
 }
 
+/** Returns whether a process of the run has asked for this. */
+export function isClaimed (name: string) {
+  return run === undefined || existsSync(join(run, name))
+}
+
 function create (folder: string) {
   try {
     mkdirSync(folder)
