@@ -151,11 +151,56 @@ onDatabases('a field that the schema does not have any more is a warning, and it
 
   const renamed = loans({ 'note!': string, returned_at: string }, { renames: { returned: 'returned_at' } })
   await sql("update loans set returned_at = 'new' where returned = 'y'")
-  for (let n = 0; n < 2; n++) t.same(await start(url, renamed), removed('1 record'), 'a value of the new field is kept')
-  t.same((await read(url, renamed)).map(({ returned_at: at }) => at), ['x', 'new', 'z'])
-  const upgrades = ['alter table "loans" drop column "returned"']
+  await t.rejects(start(url, renamed), {
+    message: /\n {2}loans.returned cannot be renamed to returned_at, because the table has both, and 1 record would lose a value. Remove one of both in upgrades, such as: alter table "loans" drop column "returned_at"$/
+  })
+  const otherType = loans({ 'note!': string, returned_at: string, at: integer }, { renames: { returned: 'at' } })
+  await start(url, loans({ 'note!': string, returned_at: string, at: integer }))
+  await t.rejects(start(url, otherType), { message: /loans.returned cannot be renamed to at, because the table has both, and 2 records would lose a value/ })
+  const upgrades = ['update loans set returned = null where returned_at is not null']
   for (let n = 0; n < 2; n++) t.same(await start(url, { ...renamed, upgrades }), [])
   t.same((await read(url, { ...renamed, upgrades })).map(({ returned_at: at }) => at), ['x', 'new', 'z'])
+})
+
+onDatabases('a field that differs from another one only in upper and lower case is renamed, if the definition says so', async (t, { url }) => {
+  await create(url, loans({ Note: string }), [{ Note: 'x' }])
+  await t.rejects(start(url, loans({ note: string })), { message: /\n {2}loans.note differs from the column Note only in upper and lower case. Add "renames": {"Note": "note"}.$/ })
+  for (let n = 0; n < 2; n++) t.same(await read(url, loans({ note: string }, { renames: { Note: 'note' } })), [{ id: 1, note: 'x' }])
+})
+
+onDatabases('a reference to another collection than before is checked, and so are all references after upgrades', async (t, { url, sql }) => {
+  const ids = (name: string, more = {}): Definition => ({ name, schema: Type.Object({ id: Type.Integer() }), seed: [], idSource: 'server', ...more })
+  const [books, films, before] = [ids('books'), ids('films'), loans({ item: integer }, { references: { item: 'books' } })]
+  await start(url, [books, films], books => books.append({}))
+  await start(url, [before, books, films], store => store.append({ id: 1, item: 1 }))
+  const after = { ...before, references: { item: 'films' } }
+  const missing = (target: string, value: number) => ({ message: new RegExp(`\n {2}loans.item must be the id of a record of ${target}, but 1 value, such as "?${value}"?, is not[.]`) })
+  await t.rejects(start(url, [after, books, films]), missing('films', 1))
+  await start(url, [films, books], films => films.append({}))
+  for (let n = 0; n < 2; n++) {
+    await start(url, [after, books, films], async store => {
+      await t.rejects(async () => store.append({ id: 2, item: 2 }), { code: 'ERR_CONFLICT', message: 'must be the id of a record of films' })
+    })
+  }
+  await start(url, [books, films, after], books => books.change(1, () => undefined))
+  for (const sql of ['delete from films', 'update films set id = 100', 'update loans set item = 77']) {
+    const upgrades = [sql]
+    const upgraded = sql.includes('loans') ? [{ ...after, upgrades }, books, films] : [after, books, { ...films, upgrades }]
+    await t.rejects(start(url, upgraded), url.startsWith('sqlite') ? missing('films', sql.includes('77') ? 77 : 1) : { message: /^Entry 1 in upgrades of the collection .* failed, and nothing was changed: .*foreign key constraint/ })
+  }
+  t.same(await sql('select item from loans'), [{ item: url.startsWith('sqlite') ? 1 : '1' }])
+})
+
+onDatabases('an upgrade mentions a field only by its name', async (t, { url }) => {
+  const fields = { name: string, username: string, a: string, 'x y': string }
+  await create(url, loans(fields), [{ name: 'Ann', username: 'ANN', a: 'b', 'x y': 'c' }])
+  const upgrades = ["update loans set username = lower(username) where username <> 'a name'"]
+  const after = { name: nullable, username: string, a: nullable, 'x y': nullable }
+  t.same(await read(url, loans(after, { upgrades })), [{ id: 1, name: 'Ann', username: 'ann', a: 'b', 'x y': 'c' }])
+  const unreadable = [...upgrades, 'update loans set username = upper(username)']
+  await t.rejects(start(url, loans({ ...after, username: nullable }, { upgrades: unreadable })), { code: 'ERR_STARTUP', message: /^loans.username must contain JSON after the upgrades: / })
+  const readable = [...upgrades, "update loans set username = '\"' || username || '\"'"]
+  t.match(await read(url, loans({ ...after, username: nullable }, { upgrades: readable })), [{ username: 'ann' }])
 })
 
 onDatabases('upgrades can have several statements, one for each database, and new fields in the same start', async (t, { url, sql }) => {
@@ -287,7 +332,7 @@ onDatabases('positions of deleted records are not used again after a rebuild', a
 })
 
 onDatabases('names of fields and collections that statements use can be used', async (t, { url }) => {
-  const names = ['changes', 'collection', '_version', '_position', 'version', 'last', 'counted', 'given', 'asked', 'found', 'size', 'sizes', 'count', 'name', 'key', 'digest', 'at', 'used', 'taken', 't', '_0', '_lock', '_given', 'own']
+  const names = ['changes', 'collection', '_version', '_position', 'version', 'last', 'counted', 'given', 'asked', 'found', 'size', 'sizes', 'count', 'name', 'key', 'digest', 'at', 'used', 'taken', 't', '_0', '_lock', '_given', 'own', 'true', 'false', 'null', 'rowid', 'oid', '_rowid_']
   const definition = loans(Object.fromEntries(names.map(name => [name, string])))
   const record = Object.fromEntries(names.map(name => [name, `the ${name}`]))
   t.same(await create(url, definition, [record]), [{ id: 1, ...record }])
@@ -298,6 +343,8 @@ onDatabases('names of fields and collections that statements use can be used', a
     t.not(await store.version(), version)
     const { id, ...added } = JSON.parse(String(await store.append(record, 'a key')))
     t.same(added, record)
+    t.equal(JSON.parse(String((await store.select({})).list)).length, 2)
+    t.equal(await store.count({}), 2)
     t.ok(await store.change(id, () => undefined))
     t.ok(await store.change(1, () => undefined))
     t.same(JSON.parse(String((await store.select({ limit: 5 })).list)), [])
@@ -376,12 +423,21 @@ const randomField = fc.record({ name: fc.constantFrom('a', 'b"c', "d'e", 'select
 const randomChange = fc.record({ action: fc.constantFrom('add', 'remove', 'rename', 'require', 'relax', 'type', 'type'), field: randomField, place: fc.nat(9) })
 
 onDatabases('numbers of any size stay exact', async (t, { url }) => {
-  const sizes = fc.sample(doubles, 200)
-  await create(url, loans({ size: number }), sizes.map(size => ({ size })))
-  const added = Object.fromEntries(sizes.map((size, n) => [`size_${n}!`, { ...number, default: size }]))
-  const records = await read(url, loans({ size: { type: ['number', 'null'] }, ...added }))
+  const sizes = [...fc.sample(doubles, 200), 0, 100, -1.5, 19.99, 1e-7, 1e20, 0.1 + 0.2, 0.7999999999999999, ...fc.sample(fc.nat({ max: 1e6 }).map(size => size / 100), 100)]
+  const isJson = { oneOf: [number, { type: 'null' }] }
+  const rowid = string // the name of the number of a row in SQLite
+  await create(url, loans({ size: number, weight: isJson, rowid }), sizes.map(size => ({ size, weight: size, rowid: 'x' })))
+  const added = Object.fromEntries(sizes.slice(0, 200).map((size, n) => [`size_${n}!`, { ...number, default: size }]))
+  const records = await read(url, loans({ size: isJson, weight: isJson, rowid, ...added }))
   t.same(records.map(({ size }) => size), sizes)
-  t.same(Object.values(records[0] ?? {}).slice(2), sizes)
+  t.same(Object.values(records[0] ?? {}).slice(4), sizes.slice(0, 200))
+  const untyped = { oneOf: [number] }
+  const [before, after] = [loans({ size: untyped }, { name: 'sizes' }), loans({ size: number }, { name: 'sizes' })]
+  t.same((await create(url, before, sizes.map(size => ({ size })))).map(({ size }) => size), sizes)
+  t.same((await read(url, after)).map(({ size }) => size), sizes, 'and back')
+  await start(url, loans({ size: isJson }, { name: 'sizes' }), async store => {
+    if (url.startsWith('sqlite')) t.equal((await store.select({})).list, JSON.stringify(sizes.map((size, n) => ({ id: n + 1, size }))), 'and as JavaScript writes them')
+  })
 })
 
 onDatabases('random changes of random schemas keep all records or change nothing', async (t, { url }) => {

@@ -115,8 +115,9 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
     if (!hasTrigger) await run(`drop trigger if exists count_changes on ${table}; ${triggerOf(table)}`)
   }
 
-  async function foreignKeys ({ table }: Table) {
-    return (await query(`select conname from pg_constraint where conrelid = to_regclass(${literal(table)}) and contype = 'f'`)).map(([name]) => String(name))
+  async function foreignKeys (name: string) {
+    const rows = await query(`select conname, relname from pg_constraint join pg_class on pg_class.oid = confrelid where conrelid = to_regclass(${literal(quoted(name))}) and contype = 'f'`)
+    return rows.map(([key, target]) => ({ key: String(key), target: String(target) }))
   }
 
   async function isTrue (expression: string) {

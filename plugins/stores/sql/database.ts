@@ -1,6 +1,6 @@
 import type { FieldType } from '../fields.js'
 import type { MaybePromise } from '../store.js'
-import type { Column, Index, Query, Table } from './table.js'
+import type { Column, Index, Query, Reference, Table } from './table.js'
 
 /** The names of our indexes and triggers contain a character that the name of a collection cannot have. */
 export const ownName = /^[a-z][a-z\d_]*:/
@@ -15,6 +15,9 @@ export interface ActualColumn {
   /** Its checks, the oldest one first, if they can be changed one by one. */
   checks: { name: string, sql: string }[]
 }
+
+/** The name of a foreign key, and the table that it refers to. */
+export type ForeignKey = Pick<Reference, 'key' | 'target'>
 
 /** A column to add or to change. */
 export interface Change {
@@ -36,7 +39,8 @@ export interface Database {
   alter (table: Table, changes: Change[], actual: Actual): MaybePromise<unknown>
   /** Creates missing indexes and triggers of a table, and drops those that are not needed any more. An index is created if the function allows it. */
   complete (table: Table, isPossible: (index: Index) => MaybePromise<boolean>): MaybePromise<unknown>
-  foreignKeys (table: Table): MaybePromise<string[]>
+  /** The foreign keys of a table. On SQLite, only ours. */
+  foreignKeys (table: string): MaybePromise<ForeignKey[]>
   /** Whether the role may change the table `collections`. */
   mayRecord (): MaybePromise<boolean>
 }

@@ -2,7 +2,7 @@ import { StartupError } from '../../startup.js'
 import { counted, maxCounted, unfit, violations } from '../errors.js'
 import type { Field, FieldType } from '../fields.js'
 import type { MaybePromise } from '../store.js'
-import { ownName, type Actual, type Change, type Database } from './database.js'
+import { ownName, type Actual, type Change, type Database, type ForeignKey } from './database.js'
 import { keySql, literal, quoted, sqlValue, toColumn, type Index, type Reference, type Table } from './table.js'
 
 /** What is recorded about a field. Previous releases have recorded the definition of its column. */
@@ -34,11 +34,12 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
   const rows = await query('select name, version, columns from collections')
   const problems: string[] = []
   const { compareKeys, addKeys, isPossible, differences, removals, count } = comparisonOf(database, problems, onWarning)
-  for (const table of tables) await compareKeys(table)
-  for (const table of tables) {
-    const [, version, columns] = rows.find(([name]) => name === table.name) ?? []
-    if (version === undefined) await create(table)
-    else await update(table, Number(version), JSON.parse(String(columns)))
+  const known = tables.map(table => ({ table, row: rows.find(([name]) => name === table.name) }))
+  const isUpgraded = known.some(({ table, row }) => row && Number(row[1]) <= table.upgrades.length)
+  for (const table of tables) await compareKeys(table, isUpgraded)
+  for (const { table, row } of known) {
+    if (row) await update(table, Number(row[1]), JSON.parse(String(row[2])))
+    else await create(table)
   }
   if (problems.length === 0) await addKeys()
   if (problems.length > 0) throw new StartupError(unfit(problems))
@@ -85,7 +86,7 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
     return entries
   }
 
-  /** Renames columns. If the new one exists already, it gets the values that only the previous one has. Returns whether anything has changed. */
+  /** Renames columns. If the new one exists already, it gets the values that only the previous one has, unless both have values. Returns whether anything has changed. */
   async function rename (table: Table, record: Records) {
     const renames = Object.entries(table.renames)
     const actual = renames.length > 0 ? await database.read(table) : new Map()
@@ -93,10 +94,13 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
     for (const [from, to] of renames.filter(([from]) => actual.has(from))) {
       const [previous, next] = [quoted(from), quoted(to)]
       const isLeft = `${next} is null and ${previous} is not null`
+      const isSame = JSON.stringify(record[to]) === JSON.stringify(record[from])
+      const lost = actual.has(to) ? await count(table, `${previous} is not null${isSame ? ` and ${next} <> ${previous}` : ''}`) : 0
+      if (lost) problems.push(`${table.name}.${from} cannot be renamed to ${to}, because the table has both, and ${counted(lost, 'record')} would lose a value. Remove one of both in upgrades, such as: alter table ${table.table} drop column ${next}`)
       if (!actual.has(to)) {
         await run(`alter table ${table.table} rename column ${previous} to ${next}`)
         Object.assign(record, { [to]: record[from] })
-      } else if (JSON.stringify(record[to]) === JSON.stringify(record[from]) && await count(table, isLeft)) {
+      } else if (isSame && await count(table, isLeft)) {
         await run(`update ${table.table} set ${next} = ${previous}, ${previous} = null where ${isLeft}`)
       } else continue
       isChanged = true
@@ -108,25 +112,25 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
 /** Compares the fields, unique indexes and foreign keys of tables with what is stored. What needs a decision is added to the problems. */
 function comparisonOf ({ kind, query, run, foreignKeys }: Database, problems: string[], onWarning?: (message: string) => void) {
   const altersKeys = kind === 'postgres' // SQLite has the keys in the definition of the table
-  const missingKeys: { table: Table, reference: Reference }[] = []
+  const missingKeys: { table: string, name: string, reference: Reference }[] = []
   return { compareKeys, addKeys, isPossible, differences, removals, count }
 
-  /** Drops foreign keys that are not needed any more, and remembers the missing ones until all tables exist. */
-  async function compareKeys (table: Table) {
-    const keys = await foreignKeys(table)
-    const needed = table.references.map(({ key }) => key)
-    for (const key of keys) if (altersKeys && ownName.test(key) && !needed.includes(key)) await run(`alter table ${table.table} drop constraint ${quoted(key)}`)
-    for (const reference of table.references) if (!keys.includes(reference.key)) missingKeys.push({ table, reference })
+  /** Drops foreign keys that are not needed any more, and remembers the missing ones until all tables exist. SQLite does not check them while upgrades run. */
+  async function compareKeys ({ table, name, references }: Table, isUpgraded: boolean) {
+    const keys = await foreignKeys(name)
+    const isSame = (one: ForeignKey, other: ForeignKey) => one.key === other.key && one.target === other.target
+    for (const key of keys) if (altersKeys && ownName.test(key.key) && !references.some(reference => isSame(reference, key))) await run(`alter table ${table} drop constraint ${quoted(key.key)}`)
+    for (const reference of references) if ((isUpgraded && !altersKeys) || !keys.some(key => isSame(reference, key))) missingKeys.push({ table, name, reference })
   }
 
   async function addKeys () {
-    for (const { table, reference } of missingKeys) {
-      const { name, column, target } = reference
+    for (const { table, name, reference } of missingKeys) {
+      const { column, target } = reference
       const values = await query(`
-        select distinct ${column} from ${table.table} as t where ${column} is not null and not exists (
+        select distinct ${column} from ${table} as t where ${column} is not null and not exists (
           select 1 from ${quoted(target)} as other where other.id = t.${column}) limit ${maxCounted + 1}`)
-      if (values.length > 0) problems.push(violations.missing(`${table.name}.${name}`, target, values.flat()))
-      else if (altersKeys) await run(`alter table ${table.table} add ${keySql(reference, `foreign key (${column}) `)}`)
+      if (values.length > 0) problems.push(violations.missing(`${name}.${reference.name}`, target, values.flat()))
+      else if (altersKeys) await run(`alter table ${table} add ${keySql(reference, `foreign key (${column}) `)}`)
     }
   }
 
@@ -148,16 +152,21 @@ function comparisonOf ({ kind, query, run, foreignKeys }: Database, problems: st
       const isGiven = isOptional || column.default !== undefined
       const has = actual.get(name)
       // An upgrade that mentions a column may have changed its values.
-      const record = executed.some(sql => sql.includes(name)) ? undefined : recorded[name]
+      const record = executed.some(sql => mentions(sql, name)) ? undefined : recorded[name]
       const known = typeof record === 'string' ? undefined : record
       const from = has && typeIn(has.type, known ?? column)
       const types = from === undefined ? [has?.type] : [known, column].find(field => field?.type === from)?.types ?? [from]
       const hasValueList = String(recorded[name]).includes(' in (')
-      if (!has) {
-        if (!isGiven && await count(table, 'true')) problems.push(`${field} is required, but existing records do not have it. ${howToGive}`)
+      const otherCase = has ? undefined : [...actual.keys()].find(other => other.toLowerCase() === name.toLowerCase())
+      if (otherCase !== undefined) {
+        problems.push(`${field} differs from the column ${otherCase} only in upper and lower case. Add "renames": {"${otherCase}": "${name}"}.`)
+      } else if (!has) {
+        if (!isGiven && await count(table, '1 = 1')) problems.push(`${field} is required, but existing records do not have it. ${howToGive}`)
       } else if (from === undefined || !types.every(type => column.types.some(needed => needed === type || (needed === 'number' && type === 'integer')))) {
         problems.push(`${field} has values of the type ${types.join(' or ')}, but the schema needs ${column.types.join(' or ')}. Allow these types too, or add SQL to upgrades that converts the values.`)
       } else {
+        const json = kind === 'sqlite' ? `json(${column.column})` : `${column.column}::json`
+        if (type === 'json' && from === 'json' && !known) await named(`${field} must contain JSON after the upgrades`, () => query(`select count(${json}) from ${table.table}`))
         const missing = isGiven || has.isRequired ? 0 : await count(table, `${column.column} is null`)
         if (missing) problems.push(`${field} is required, but is missing in ${counted(missing, 'record')}. ${howToGive}`)
         const listed = values?.filter(value => value !== null || from === 'json').map(value => sqlValue(toColumn(value, from)))
@@ -199,6 +208,12 @@ function typeIn (columnType: string, { type }: Pick<Field, 'type'>): FieldType |
   if (/^(big|small)?int(eger)?$/i.test(columnType)) return 'integer'
   if (/^(real|double precision|numeric)$/i.test(columnType)) return 'number'
   if (/^bool(ean)?$/i.test(columnType)) return 'boolean'
+}
+
+/** Returns whether SQL contains the name of a column as a word, and not only in a text. */
+function mentions (sql: string, name: string) {
+  const code = sql.replaceAll(/'[^']*'/g, "''").toLowerCase()
+  return /^\w+$/.test(name) ? code.split(/\W+/).includes(name.toLowerCase()) : code.includes(quoted(name).toLowerCase())
 }
 
 /** Adds what was done to the message of an error. */

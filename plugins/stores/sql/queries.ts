@@ -109,7 +109,7 @@ function partWriter ({ parameter, isPresent, byCodePoint, withoutIndex }: Dialec
       ...after ? [compared(descending ? '<' : '>', after)] : [],
       ...until ? [compared(descending ? '>=' : '<=', until)] : []
     ]
-    return { where: where.join(' and ') || 'true', order: order.map(({ column }) => descending ? `${column} desc` : column).join(', '), values }
+    return { where: where.join(' and ') || '1 = 1', order: order.map(({ column }) => descending ? `${column} desc` : column).join(', '), values }
 
     function compared (operator: string, { value, position }: Place) {
       const place = order.length === 1 ? [position] : [value, position]

@@ -137,7 +137,7 @@ export function tableOf<T extends HasId> ({ name, schema, upgrades = [], renames
     versionSelection (selected = columns) {
       return `
         select counted.changes, last.* from (select sum(changes) as changes from collection_changes where collection = '${name}') as counted
-        left join (select ${selected}, position from ${table} order by position desc limit 1) as last on true`
+        left join (select ${selected}, position from ${table} order by position desc limit 1) as last on 1 = 1`
     }
   }
 

@@ -21,10 +21,16 @@ export const dialect: Dialect = {
   withoutIndex: column => `+${column}`
 }
 
-/** Expressions that convert the values of a column to JSON, by type. 17 digits are enough for every number. */
+/** A number with as many digits as it needs. 17 are enough for every number. */
+const decimal = (column: string) => {
+  const [short, long] = [`printf('%.15g', ${column})`, `printf('%!.16g', ${column})`]
+  return `case ${column} when cast(${short} as real) then ${short} when cast(${long} as real) then ${long} else printf('%!.17g', ${column}) end`
+}
+
+/** Expressions that convert the values of a column to JSON, by type. */
 const toJson: Record<Exclude<FieldType, 'json'>, (column: string) => string> = {
   integer: column => `cast(${column} as text)`,
-  number: column => `printf('%!.17g', ${column})`,
+  number: decimal,
   string: column => `json_quote(${column})`,
   boolean: column => `iif(${column}, 'true', 'false')`
 }
@@ -39,12 +45,12 @@ export function triggersOf (name: string) {
 export function sqliteDatabase (connection: Connection): Database {
   const run = (sql: string) => connection.exec(sql)
   const query = (sql: string) => connection.prepare(sql).all() as Row[]
-  return { kind: 'sqlite', query, run, read, alter, complete, foreignKeys: ({ name }) => keysIn(sqlOf(name)), mayRecord: () => true }
+  return { kind: 'sqlite', query, run, read, alter, complete, foreignKeys: name => keysIn(sqlOf(name)), mayRecord: () => true }
 
   /** A column fits if the SQL of the table contains its definition. A foreign key that is not needed any more can be removed only with the table. */
   function read ({ name, table, position, columns }: Table) {
     const sql = sqlOf(name)
-    const isKept = sql.includes(`position ${position}`) && keysIn(sql).every(key => columns.some(({ definition }) => definition.includes(quoted(key))))
+    const isKept = sql.includes(`position ${position}`) && keysIn(sql).every(({ key }) => columns.some(({ definition }) => definition.includes(quoted(key))))
     return new Map(query(`pragma table_info(${table})`).map(([, column, type, isRequired, value]): [string, ActualColumn] => {
       const needed = columns.find(({ name }) => name === column)
       const fits = isKept && sql.includes(`${needed?.column} ${needed?.definition}`)
@@ -55,14 +61,14 @@ export function sqliteDatabase (connection: Connection): Database {
   /** Adds columns, or rebuilds the table, because `alter table` cannot change a column, and SQLite 3.45 refuses a default such as 1.5. */
   function alter (needed: Table, changes: Change[], actual: Map<string, ActualColumn>) {
     const { table } = needed
-    // SQLite 3.51 converts some very large and very small numbers inexactly, so they are written once more.
-    const numbers = changes.filter(({ column, from }) => from === 'number' && column.type === 'json').map(({ column: { column } }) =>
-      ({ column, rows: query(`select rowid, ${column} from ${table} where abs(${column}) not between 1e-20 and 1e20`) }))
+    // SQLite converts some very large and very small numbers inexactly, and writes others than JavaScript does, so they are written once more.
+    const numbers = changes.filter(({ column: { type }, from }) => (from === 'number' && type === 'json') || (from === 'json' && type === 'number')).map(({ column: { column, type } }) =>
+      ({ column, type, rows: query(`select ${positionIn(actual)}, ${column} from ${table} where abs(cast(${column} as real)) not between 1e-4 and 1e15`) }))
     if (changes.every(({ column, has }) => !has && (column.isOptional || (column.default !== undefined && column.type !== 'number')))) {
       for (const { column } of changes) run(`alter table ${table} add column ${columnSql(column)}`)
     } else rebuild(needed, changes, actual)
-    for (const { column, rows } of numbers) {
-      for (const [row, value] of rows) connection.prepare(`update ${table} set ${column} = ? where rowid = ?`).run(JSON.stringify(value), row)
+    for (const { column, type, rows } of numbers) {
+      for (const [row, value] of rows) connection.prepare(`update ${table} set ${column} = ? where position = ?`).run(type === 'number' ? Number(value) : JSON.stringify(value), row)
     }
     for (const { column: { column, type, default: value } } of changes) {
       if (type === 'number' && value) connection.prepare(`update ${table} set ${column} = ?1 where ${column} = ${value} and ${column} <> ?1`).run(Number(value.slice(1, -1)))
@@ -80,7 +86,7 @@ export function sqliteDatabase (connection: Connection): Database {
       const value = change && !change.has ? 'null' : converted(column.column, column.type, change?.from)
       return { column: column.column, sql: columnSql(column), value: column.default === undefined ? value : `coalesce(${value}, ${column.default})` }
     })
-    const all = [{ column: 'position', sql: `position ${position}`, value: actual.has('position') ? 'position' : 'rowid' }, ...needed, ...others]
+    const all = [{ column: 'position', sql: `position ${position}`, value: positionIn(actual) }, ...needed, ...others]
     const objects = objectsOf(name)
     // The last position is kept, so that positions of deleted records are not used again. What refers to the table stays as it is.
     run(`
@@ -122,9 +128,14 @@ export function sqliteDatabase (connection: Connection): Database {
   }
 }
 
-/** The names of our foreign keys in the SQL of a table. */
+/** The position of a row, also in a table that an upgrade has created without the column. A field can have the name of the other one. */
+function positionIn (actual: Map<string, ActualColumn>) {
+  return actual.has('position') ? 'position' : 'rowid'
+}
+
+/** Our foreign keys in the SQL of a table. A default can have any text. */
 function keysIn (sql: string) {
-  return Array.from(sql.matchAll(/constraint "([^"]+:fkey)" references/g), ([, key]) => String(key))
+  return Array.from(sql.replaceAll(/'[^']*'/g, '').matchAll(/constraint "([^"]+:fkey)" references "([^"]+)"/g), ([, key = '', target = '']) => ({ key, target }))
 }
 
 function converted (column: string, to: FieldType, from: FieldType = to) {
