@@ -342,6 +342,23 @@ onEveryEngine((t, address, engine) => {
     t.same((await send('GET', '/orders/1')).body, { id: 1, item_id: 1, quantity: 7, colour: 'red', weight: 1.5 })
   })
 
+  t.test('a field that a release hides, or shows again, changes the ETags', async t => {
+    const url = address()
+    const definition = (options: object) => ({ name: 'notes', schema: Type.Object({ id: Type.Integer(), text: Type.Optional(Type.String(options)) }), seed: [{ id: 1, text: 'x' }] })
+    const known = new Map<string, unknown>()
+    for (const options of [{}, { writeOnly: true }, {}]) {
+      const { app, send } = await serve(t, url, definition(options))
+      for (const path of ['/notes', '/notes?limit=1', '/notes/1']) {
+        const { body, etag } = await send('GET', path)
+        t.equal((await send('GET', path, undefined, { 'if-none-match': etag })).status, 304)
+        t.same(known.get(`${path} ${etag}`) ?? body, body, 'an ETag has one body')
+        known.set(`${path} ${etag}`, body)
+        if (path === '/notes/1') t.same((await send('PATCH', path, {}, { 'if-match': etag })).etag, etag)
+      }
+      await app.close()
+    }
+  })
+
   t.test('a difference between the records and the schema that needs a decision ends the start', async t => {
     const url = address()
     await (await serve(t, url, orders)).app.close()

@@ -24,7 +24,7 @@ export const CreationHeaders = Type.Object({
 })
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, idSource, idParameter, queried }: CheckedDefinition) {
+export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, responseSchema, idSource, idParameter, queried }: CheckedDefinition) {
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
@@ -34,17 +34,19 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const keepNull = fieldVisitor(schema, (_property, isRequired) => isRequired, ({ object, name, property, other }) => {
     if (other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
   })
+  /** What an ETag contains besides the stored records, because the fields that responses do not have can change with a release. */
+  const view = responseSchema === schema ? '' : etagOf(JSON.stringify(responseSchema)).slice(1, 9)
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
     list (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, storeOf(request), queried.length > 0)
+      return sendList(request, reply, storeOf(request), view, queried.length > 0)
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */
     get (request: FastifyRequest, reply: FastifyReply) {
       const found = storeOf(request).first(idOf(request))
-      return typeof found === 'object' && found ? found.then(record => sendRecord(request, reply, record)) : sendRecord(request, reply, found)
+      return typeof found === 'object' && found ? found.then(record => sendRecord(request, reply, view, record)) : sendRecord(request, reply, view, found)
     },
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
@@ -88,7 +90,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
-      const removed = await storeOf(request).change(idOf(request), current => checkRecord(request, current))
+      const removed = await storeOf(request).change(idOf(request), current => checkRecord(request, current + view))
       if (!removed) throw httpError(404)
       setHeaders(request, reply, cacheHeaders)
       return reply.code(204).send(undefined)
@@ -111,7 +113,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     refuseIf(isMany ? problemsOfEach(created, problemsOf) : problemsOf(created))
     if (isLarge(request)) await afterOthers()
     // A POST changes the list, so its preconditions are about the list.
-    if (hasPreconditions(request)) checkPreconditions(request, listEtag(await store.version?.()))
+    if (hasPreconditions(request)) checkPreconditions(request, listEtag(view, await store.version?.()))
     if (addDefaults) checkSize(request, created) // a nested array can have many of them
     const json = await append(store, request.headers['idempotency-key'] as string | undefined)
     setHeaders(request, reply)
@@ -135,12 +137,12 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     refuseIf(problemsIn.ofNumbers(request.body))
     if (isLarge(request)) await afterOthers()
     const json = await changeInSteps(storeOf(request), id, function * steps (current) {
-      checkRecord(request, current)
+      checkRecord(request, current + view)
       return yield * stepsOf(current)
     })
     if (!json) throw httpError(404)
     setHeaders(request, reply)
-    reply.header('etag', etagOf(json))
+    reply.header('etag', etagOf(json + view))
     return json
   }
 
@@ -181,9 +183,9 @@ function idIn (json: string): number {
   return id
 }
 
-function sendRecord (request: FastifyRequest, reply: FastifyReply, record?: string | null) {
+function sendRecord (request: FastifyRequest, reply: FastifyReply, view: string, record?: string | null) {
   if (record === undefined || record === null) throw httpError(404)
-  if (isNotModified(request, reply, etagOf(record))) return sendNotModified(request, reply)
+  if (isNotModified(request, reply, etagOf(record + view))) return sendNotModified(request, reply)
   setHeaders(request, reply)
   return record
 }

@@ -7,7 +7,7 @@ import type { Query } from '../../schemas/query.js'
 import type { HasId, Page, Store } from '../stores/store.js'
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
-export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, hasFilters: boolean) {
+export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, view: string, hasFilters: boolean) {
   const { limit, after, sort, total, ...where } = request.query as Omit<Query<HasId>, 'where'> & { total?: boolean }
   if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
   const query: Query<HasId> = hasFilters ? { limit, after, sort, where } : { limit, after }
@@ -16,7 +16,7 @@ export function sendList (request: FastifyRequest, reply: FastifyReply, store: S
   return version && typeof version === 'object' ? version.then(send) : send(version)
 
   function send (version?: string) {
-    if (isNotModified(request, reply, listEtag(version))) return sendNotModified(request, reply)
+    if (isNotModified(request, reply, listEtag(view, version))) return sendNotModified(request, reply)
     setHeaders(request, reply)
     if (hasFilters && total) return sendWithTotal()
     const page = store.select(query)

@@ -25,8 +25,8 @@ export function etagOf (body: string | Buffer) {
 }
 
 /** The ETag of a list and its pages. It is weak, because a list can be compressed. */
-export function listEtag (version?: string) {
-  return version === undefined ? undefined : `W/"${version}"`
+export function listEtag (view: string, version?: string) {
+  return version === undefined ? undefined : `W/"${version}${view}"`
 }
 
 export function hasPreconditions ({ headers }: FastifyRequest) {
