@@ -163,15 +163,15 @@ function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store
   const knownFields = knownFieldsOf(schema)
   return {
     ...store,
-    async append (record, key) {
+    async append (record, ...rest) {
       const problems = problemsIn(record)
       if (problems) throw invalid('body', problems)
-      return store.append(knownFields(record), key)
+      return store.append(knownFields(record), ...rest)
     },
-    async appendAll (records, key) {
+    async appendAll (records, ...rest) {
       const problems = problemsOfEach(records, problemsIn)
       if (problems) throw invalid('body', problems)
-      return store.appendAll(records.map(knownFields), key)
+      return store.appendAll(records.map(knownFields), ...rest)
     }
   }
 }

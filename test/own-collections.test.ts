@@ -271,7 +271,7 @@ onEveryEngine((t, address, engine) => {
     const posted = await send('POST', '/accounts', { name: 'grace', password: 'x', since: 5, role: 'admin', keys: [{ label: 'b', secret: 's', uses: 9 }], place: {} }, { 'idempotency-key': 'k' })
     const second = { id: 2, name: 'grace', role: 'guest', keys: [{ label: 'b' }], place: { city: 'Rome', area: 'centre' } }
     t.same([posted.status, posted.body, posted.headers.location], [201, second, './accounts/2'])
-    t.same((await send('POST', '/accounts', { name: 'grace', password: 'x', keys: [{ label: 'b', secret: 's' }], place: { city: 'Rome' } }, { 'idempotency-key': 'k' })).body, second)
+    t.same((await send('POST', '/accounts', { name: 'grace', password: 'x', keys: [{ label: 'b', secret: 's' }], place: {} }, { 'idempotency-key': 'k' })).body, second)
     t.same((await send('POST', '/accounts', { name: 'grace' })).body, invalidBody('body', ['/password', 'is required']))
     t.same((await send('GET', '/accounts?limit=9')).body, [first, second])
 
@@ -295,6 +295,35 @@ onEveryEngine((t, address, engine) => {
     t.same(Object.keys(schemas.NewAccount.properties), ['id', 'name', 'password', 'keys', 'place'], 'the id is ignored')
     t.same([schemas.Account.required, schemas.NewAccount.required], [['id', 'name', 'role'], ['name', 'password']])
     t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada', password: 'p', keys: [{ label: 'a', secret: 's' }] }]])
+  })
+
+  t.test('a retry is one with the same body, whatever hooks and later releases add to it, and gets the stored record', async t => {
+    const url = address()
+    let n = 0
+    const schema = Type.Object({ id: Type.Integer(), at: Type.String({ readOnly: true }), text: Type.String(), hash: Type.Optional(Type.String({ writeOnly: true })), tags: Type.Optional(Type.Object({ a: Type.Integer() }, { additionalProperties: false })) })
+    const stamp = async ({ body }: FastifyRequest) => { for (const record of [body].flat()) Object.assign(Object(record), { at: `time ${++n}`, hash: `salt ${n}` }) }
+    const notes = { name: 'notes', schema, routes: { create: { preHandler: stamp }, createMany: { preHandler: stamp } } }
+    const { app, send } = await serve(t, url, notes)
+    const retry = (key: string) => ({ 'idempotency-key': key })
+    const [first, many] = [await send('POST', '/notes', { text: 'a' }, retry('one')), await send('POST', '/notes/batch', [{ text: 'b' }, { text: 'c', tags: { a: 1, b: 2 } }], retry('many'))]
+    t.same([first.body, many.body], [{ id: 1, at: 'time 1', text: 'a' }, [{ id: 2, at: 'time 2', text: 'b' }, { id: 3, at: 'time 3', text: 'c', tags: { a: 1 } }]])
+    t.same(await send('POST', '/notes', { unknown: 1, text: 'a', at: 'x', id: 7 }, retry('one')), first)
+    t.same((await send('POST', '/notes/batch', [{ text: 'b' }, { tags: { a: 1, b: 2 }, text: 'c' }], retry('many'))).body, many.body)
+    for (const [path, body, key] of [['', { text: 'b' }, 'one'], ['/batch', [{ text: 'b' }], 'many'], ['/batch', [{ text: 'a' }], 'one']] as const) t.equal((await send('POST', `/notes${path}`, body, retry(key))).status, 422)
+    t.equal((await send('GET', '/notes')).body.length, 3)
+    await send('DELETE', '/notes/1')
+    t.match((await send('POST', '/notes', { text: 'a' }, retry('one'))).body, { id: 1, text: 'a' }, 'of a deleted record, only the hook knows the rest')
+
+    if (engine === 'memory') return
+    const before = { name: 'plans', schema: Type.Object({ id: Type.Integer(), a: Type.String(), b: Type.String() }), idSource: 'client' as const }
+    const after = { ...before, schema: Type.Object({ id: Type.Integer(), b: Type.String(), copies: Type.Integer({ default: 1 }), a: Type.String() }) }
+    await app.close()
+    const old = await serve(t, url, before)
+    t.equal((await old.send('POST', '/plans', { id: 1, a: 'x', b: 'y' }, retry('k'))).status, 201)
+    await old.app.close()
+    const grown = await serve(t, url, after)
+    t.same((await grown.send('POST', '/plans', { b: 'y', a: 'x', id: 1 }, retry('k'))).body, { id: 1, b: 'y', copies: 1, a: 'x' })
+    t.equal((await grown.send('GET', '/plans')).body.length, 1)
   })
 
   t.test('PATCH sets a required field to null if it can be null, also in nested objects', async t => {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, StoreUnavailableError } from './errors.js'
-import type { HasId, NewRecord } from './store.js'
+import { numbered, type HasId, type NewRecord, type Source } from './store.js'
 
 /** How long a key is valid, in milliseconds. */
 const lifetime = 24 * 60 * 60 * 1000
@@ -27,8 +27,19 @@ export function expiredBefore () {
 export interface Insert<T extends HasId> {
   records: readonly NewRecord<T>[]
   isMany: boolean
-  key?: string
+  key?: string | undefined
   digest?: string
+  source?: Source | undefined
+}
+
+/** What identifies a call with a key. */
+export function digestOfCall<T extends HasId> ({ records, isMany, source }: Insert<T>, encode: (record: object) => string) {
+  return digestOf(source?.text ?? jsonOf(records.map(record => encode(record)), isMany))
+}
+
+/** The records that a key has created, from its first id on: those of the retry, or the stored ones if hooks have changed them. */
+export function createdBefore<T extends HasId> ({ records, source }: Insert<T>, firstId: number, encode: (record: object) => string, stored: (id: number) => string | undefined) {
+  return numbered(records, firstId).map(record => (source?.isChanged && stored(record.id)) || encode(record))
 }
 
 /** The JSON of a record, or of an array of records. */
@@ -52,8 +63,8 @@ export function oneCallPerKey<T extends HasId> (encode: (record: object) => stri
   const inUse = new Map<string, { digest: string, call: Promise<string> }>()
 
   return {
-    append: (record: NewRecord<T>, key?: string) => appendOneAtATime({ records: [record], isMany: false, key }),
-    appendAll: (records: readonly NewRecord<T>[], key?: string) => appendOneAtATime({ records, isMany: true, key })
+    append: (record: NewRecord<T>, key?: string, source?: Source) => appendOneAtATime({ records: [record], isMany: false, key, source }),
+    appendAll: (records: readonly NewRecord<T>[], key?: string, source?: Source) => appendOneAtATime({ records, isMany: true, key, source })
   }
 
   async function append (given: Insert<T>) {
@@ -61,9 +72,9 @@ export function oneCallPerKey<T extends HasId> (encode: (record: object) => stri
   }
 
   async function appendOneAtATime (given: Insert<T>) {
-    const { records, isMany, key } = given
+    const { key } = given
     if (key === undefined) return append(given)
-    const digest = digestOf(jsonOf(records.map(record => encode(record)), isMany))
+    const digest = digestOfCall(given, encode)
     const other = inUse.get(key)
     if (other?.digest === digest) return other.call
     const call = other ? other.call.then(refuse, retry) : append({ ...given, digest })

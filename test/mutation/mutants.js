@@ -94,7 +94,7 @@ export const mutants = [
     ["collection === '' ?", 'false ?'],
     ['`./${collection}/', '`${collection}/'],
     ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
-    ['store.append(record, key)', 'store.append(record)'],
+    ['store.append(record, ...key)', 'store.append(record)'],
     ['reply.code(201)', 'reply.code(200)'],
     ["idSource === 'server' ? fields :", "idSource === 'client' ? fields :"],
     ["if (record.id !== id) throw invalid('body'", "if (false) throw invalid('body'"],
@@ -193,7 +193,7 @@ export const mutants = [
   ]),
   ...inFile('plugins/stores/sqlite/engine.ts', databases, [
     ['where id = ? order by position limit 1`', 'where id = ? order by position desc limit 1`'],
-    ['prepared(statements.keepLastId).run(first + records.length - 1)', 'void 0'],
+    ['prepared(statements.keepLastId).run(firstId + records.length - 1)', 'void 0'],
     ['and key = ? and at >= ?`', 'and key = ? and ? < 0`']
   ]),
   ...inFile('plugins/stores/postgres/tables.ts', databases, [

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { StartupError } from '../../startup.js'
 import { batch, Failure, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError } from '../errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, type Insert } from '../idempotency.js'
+import { createdBefore, digestOf, expiredBefore, keyCleanup, oneCallPerKey, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { migrate } from '../sql/migrations.js'
 import type { Statement } from '../sql/queries.js'
@@ -67,7 +67,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
   const lists = listReader<T>(table, { run, openSnapshot, timeout })
   const changeInOrder = changesInOrder({ table, firstRows, write, conflictOf, lookUp, timeout })
-  const [insert, insertAndNumber] = [inserter(false, table, write, conflictsInInserts), inserter(true, table, write, conflictsInInserts)]
+  const [insert, insertAndNumber] = [inserter(false, table, write, conflictsInInserts, firstRows), inserter(true, table, write, conflictsInInserts, firstRows)]
 
   const readVersion = batch(async function readOnce (calls: undefined[]) {
     const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
@@ -121,7 +121,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
 }
 
 /** Combines inserts into batches. A retry with an idempotency key is answered with the records that the key has created. */
-function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts']) {
+function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts'], firstRows: (ids: number[]) => Promise<(Row | undefined)[]>) {
   const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
 
   return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Failure)[]> {
@@ -151,11 +151,14 @@ function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeo
   async function responsesOf (inserts: Insert<T>[]) {
     if (inserts.length === 0) return []
     const { rows } = await write({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
-    const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id }]))
-    return inserts.map(({ records, key, digest }) => {
-      const use = uses.get(key)
+    const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id: Number(id) }]))
+    const ids = inserts.filter(({ source, key }) => source?.isChanged && uses.has(key)).flatMap(({ records, key }) => numbered(records, Number(uses.get(key)?.id)).map(({ id }) => id))
+    const found = ids.length > 0 ? await firstRows(ids) : []
+    const stored = new Map(ids.map((id, n) => [id, found[n] && table.encodeRow(found[n])]))
+    return inserts.map(insert => {
+      const use = uses.get(insert.key)
       if (use === undefined) return new Failure(new IdempotencyKeyInUseError())
-      return use.digest === digest ? numbered(records, Number(use.id)).map(table.encode) : new Failure(new IdempotencyKeyReusedError())
+      return use.digest === insert.digest ? createdBefore(insert, use.id, table.encode, id => stored.get(id)) : new Failure(new IdempotencyKeyReusedError())
     })
   }
 }

@@ -1,5 +1,5 @@
 import { withIndex } from '../errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type Insert } from '../idempotency.js'
+import { createdBefore, digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { migrate, sharedTables } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
@@ -94,10 +94,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
       return write(() => insertAll(call), sizeOf(call))
     }),
 
-    first (id) {
-      const row = reading(() => prepared(statements.selectFirst).get(id)) as Row | undefined
-      return row && encodeRow(row)
-    },
+    first: id => reading(() => first(id)),
 
     ...listReader(lists, { run: runShort, openSnapshot, timeout, maxVisits }),
     version: () => digestOf(JSON.stringify(reading(() => prepared(statements.selectVersion).all()))),
@@ -114,13 +111,19 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
     })
   }
 
+  function first (id: number) {
+    const row = prepared(statements.selectFirst).get(id) as Row | undefined
+    return row && encodeRow(row)
+  }
+
   /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. All are JSON. */
-  function insertAll ({ records, isMany, key, digest: newDigest = '' }: Insert<T>) {
+  function insertAll (call: Insert<T>) {
+    const { records, isMany, key, digest: newDigest = '' } = call
     const [digest = '', usedId] = key === undefined ? [] : prepared(statements.selectUse).get(key, expiredBefore()) as [string, number] | undefined ?? []
-    if (usedId !== undefined) return numbered(records, Number(previousId({ digest, id: usedId }, newDigest))).map(encode)
+    if (usedId !== undefined) return createdBefore(call, Number(previousId({ digest, id: usedId }, newDigest)), encode, first)
     const areNumbered = !records.every(hasId)
-    const first = areNumbered ? newId(records.length) : Number(records[0]?.id)
-    const given = numbered(records, first)
+    const firstId = areNumbered ? newId(records.length) : Number(records[0]?.id)
+    const given = numbered(records, firstId)
     const rows = given.map(valuesOf)
     if (isMany) connection.exec('savepoint many')
     try {
@@ -129,8 +132,8 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
       if (isMany && connection.isTransaction) connection.exec('rollback to many')
       throw error
     }
-    if (areNumbered) prepared(statements.keepLastId).run(first + records.length - 1)
-    if (key !== undefined) prepared(statements.claimKey).run(key, newDigest, first, Date.now())
+    if (areNumbered) prepared(statements.keepLastId).run(firstId + records.length - 1)
+    if (key !== undefined) prepared(statements.claimKey).run(key, newDigest, firstId, Date.now())
     return rows.map(encodeValues)
   }
 
