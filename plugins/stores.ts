@@ -51,13 +51,13 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
     const deadlines = new AsyncLocalStorage<number>()
     const timeout = databaseTimeout ?? databaseDefaults.timeout
     let checking: Promise<void> | undefined
-    const engine = await orStartupError(() => openEngine(address, {
+    const engine = await openEngine(address, {
       timeout,
       poolSize: databasePoolSize ?? databaseDefaults.poolSize,
       deadline: () => deadlines.getStore(),
       onWarning: message => app.log.warn(message),
       onUnavailable: cause => outages.failed(cause, check)
-    }))
+    }).catch(cannotOpen)
     const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
     const opened = new Map<string, { schema: string, store: Store<HasId>, collection: StoreDefinition<HasId> }>()
     const unused = new Set(Object.keys({ ...seed }))
@@ -75,7 +75,7 @@ const stores = fp<StoresOptions>(async function stores (app, options) {
       for (const name of unused) problems.push(`  /${name} is not a collection`)
       if (problems.length > 0) throw new StartupError(['Invalid records in the option seed:', ...problems].join('\n'))
       checkReferences(Array.from(opened.values(), ({ collection }) => collection))
-      await orStartupError(async () => engine.start())
+      await Promise.resolve().then(engine.start).catch(cannotOpen)
       isReady = true
     })
     app.addHook('onClose', async function closeStores () {
@@ -176,19 +176,15 @@ function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store
   }
 }
 
-async function orStartupError<T> (open: () => Promise<T>) {
-  try {
-    return await open()
-  } catch (error) {
-    const [reason] = (error as Error).message.split('\n', 1)
-    throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in the option store: ${reason}`)
-  }
+function cannotOpen (error: Error): never {
+  const [reason] = error.message.split('\n', 1)
+  throw error instanceof StartupError ? error : new StartupError(`Cannot open the database in the option store: ${reason}`)
 }
 
 /** Opens the engine for an address. Drivers are loaded only if they are needed. */
-export async function openEngine (address: string, limits: EngineOptions): Promise<Engine> {
-  if (address === 'memory') return memoryEngine(limits)
-  if (address.startsWith('sqlite:')) return (await import('./stores/sqlite/engine.js')).sqlite(address.slice('sqlite:'.length), limits)
-  if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres/engine.js')).postgres(address, limits)
+export async function openEngine (address: string, options: EngineOptions): Promise<Engine> {
+  if (address === 'memory') return memoryEngine(options)
+  if (address.startsWith('sqlite:')) return (await import('./stores/sqlite/engine.js')).sqlite(address.slice('sqlite:'.length), options)
+  if (/^postgres(ql)?:\/\//.test(address)) return (await import('./stores/postgres/engine.js')).postgres(address, options)
   throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')
 }

@@ -144,15 +144,10 @@ const transform: NonNullable<FastifyDynamicSwaggerOptions['transform']> = functi
   const ours = Object.keys(schemas).filter(name => [name, schemas[name]?.title].some(title => title !== schemaName(title) || text.includes(`"${schemaId(String(title))}"`)))
   for (const [name, given] of Object.entries(schemas)) {
     // The definitions in a schema have its name before theirs.
-    if (convertedSchemas.has(given) || !ours.some(own => name === own || name.startsWith(`${own}-`))) continue
-    schemas[name] = olderSchema(given, isSwagger ? '2.0' : '3.0')
-    convertedSchemas.add(schemas[name])
+    if (ours.some(own => name === own || name.startsWith(`${own}-`))) schemas[name] = olderSchema(given, isSwagger ? '2.0' : '3.0')
   }
   return { schema: isSwagger ? JSON.parse(text, (key, value) => key === 'examples' ? undefined : value) : schema, url }
 }
-
-/** Schemas of documents that are in the words of their version. */
-const convertedSchemas = new WeakSet<TSchema>()
 
 /** Header names are in lower case in a request. The description of a header says what it must be. */
 function withLowerCaseNames ({ properties, required = [], ...schema }: TObject) {

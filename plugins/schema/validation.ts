@@ -88,11 +88,12 @@ const keywords: KeywordDefinition[] = [
 
 export const ownKeywords = keywords.map(({ keyword }) => String(keyword))
 
-const ajvs = new Map<boolean, Ajv2020>()
 /** Returns the problems of a value. They are all collected if the second function returns true. */
 type Check = (value: unknown, isDetailed?: () => boolean) => Problem[] | undefined
 
 const checkers = new Map<string, ReturnType<typeof createChecker>>()
+
+const ajvs = new Map<boolean, Ajv2020>()
 
 /** The Ajv for the schemas of records and requests. All apps of a process share it. */
 export function sharedAjv (allErrors = true) {

@@ -19,8 +19,8 @@ export const mutants = [
     ['if (isConstrained) checkAll(given, isMany)', ''],
     [' || before?.get(name)?.has(value)', '']
   ]),
-  ...inFile('plugins/stores/sqlite/engine.ts', unique, [
-    ["connection.exec('rollback to many')", 'void 0']
+  ...inFile('plugins/stores/sqlite/connections.ts', unique, [
+    ['size < Infinity ? attempt(run) : run()', 'attempt(run)']
   ]),
   ...inFile('plugins/stores/postgres/conflicts.ts', unique, [
     ['isMany ? found[n]?.at(n) : found[n]', 'found[n]'],

@@ -38,7 +38,7 @@ export function memoryEngine ({ timeout }: Pick<EngineOptions, 'timeout'>): Engi
   }
 }
 
-/** Creates a store in memory. Only `list` takes longer as the collection grows. */
+/** Creates a store in memory. Only lists of all records take longer as the collection grows. */
 export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeout = Infinity, collections = new Map<string, Collection>()): Required<Store<T>> {
   const { schema, seed } = definition
   const encode = encoderOf(schema)

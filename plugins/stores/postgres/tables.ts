@@ -77,9 +77,9 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
     const steps: string[] = []
     const required: string[] = []
     for (const { column: { column, columnType, type, isOptional, check, default: value }, has, from = type, hasValueList } of changes) {
-      const isDefault = value === undefined ? '' : ` default ${value}`
+      const defaultSql = value === undefined ? '' : ` default ${value}`
       if (!has) {
-        steps.push(`add column ${column} ${columnType}${isOptional ? '' : ' not null'}${isDefault}`, ...check ? [`add check (${check}) not valid`] : [])
+        steps.push(`add column ${column} ${columnType}${isOptional ? '' : ' not null'}${defaultSql}`, ...check ? [`add check (${check}) not valid`] : [])
         continue
       }
       const isConverted = from !== type || !isType(has.type, columnType)
@@ -88,7 +88,7 @@ export function postgresDatabase (query: Database['query'], run: Database['run']
       const isObsolete = own && (hasValueList || (from !== type && isCheck(own.sql, column, dialect.conditions[from]?.(column))))
       if (isObsolete) steps.push(`drop constraint ${quoted(own.name)}`)
       if (isConverted) steps.push(`alter column ${column} drop default, alter column ${column} type ${columnType} using ${converted(column, columnType, type, from)}`)
-      if (value !== undefined) steps.push(`alter column ${column} set${isDefault}`)
+      if (value !== undefined) steps.push(`alter column ${column} set${defaultSql}`)
       if (check && !has.checks.some(({ sql }) => !(isObsolete && own.sql === sql) && isCheck(sql, column, check))) steps.push(`add check (${check})`)
       if (isOptional && has.isRequired) steps.push(`alter column ${column} drop not null`)
       if (isOptional || has.isRequired) continue

@@ -34,7 +34,8 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
 
   /** Executes writes in one transaction, in order. */
   const writeBatch = batch((writes: { run (): unknown, size: number }[]) => inParts(writes, async function writeAll (part) {
-    return inTransaction(() => part.map(({ run }) => attempt(run))).catch(error => {
+    // A write of infinite size has a transaction of its own, which its error ends.
+    return inTransaction(() => part.map(({ run, size }) => size < Infinity ? attempt(run) : run())).catch(error => {
       throw kindOf(error) === 'rejection' ? rejection(/constraint failed: (.+)/.exec(error.message)?.[1] ?? error.message) : failure(error)
     })
   }), { sizeOf: ({ size }) => size })

@@ -125,13 +125,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
     const firstId = areNumbered ? newId(records.length) : Number(records[0]?.id)
     const given = numbered(records, firstId)
     const rows = given.map(valuesOf)
-    if (isMany) connection.exec('savepoint many')
-    try {
-      for (const [n, values] of rows.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => prepared(statements.insert).run(...values), given[n]))
-    } catch (error) {
-      if (isMany && connection.isTransaction) connection.exec('rollback to many')
-      throw error
-    }
+    for (const [n, values] of rows.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => prepared(statements.insert).run(...values), given[n]))
     if (areNumbered) prepared(statements.keepLastId).run(firstId + records.length - 1)
     if (key !== undefined) prepared(statements.claimKey).run(key, newDigest, firstId, Date.now())
     return rows.map(encodeValues)

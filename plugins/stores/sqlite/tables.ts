@@ -101,10 +101,7 @@ export function sqliteDatabase (connection: Connection): Database {
   }
 
   async function complete ({ name, indexes }: Table, isPossible: (index: Index) => MaybePromise<boolean>) {
-    const needed = new Map([
-      ...indexes.map(({ name, sql }) => [name, sql] as const),
-      ...triggersOf(name)
-    ])
+    const needed = new Map([...indexes.map(({ name, sql }) => [name, sql] as const), ...triggersOf(name)])
     const objects = objectsOf(name)
     const previousNames = [`${name}_by_id`, `${name}_update`, `${name}_delete`]
     for (const [type, object, sql] of objects) {
