@@ -74,6 +74,21 @@ test('on SQLite, a record that a trigger rejects fails alone and is not stored, 
   }
 })
 
+test('on SQLite, a change is visible only when it is committed', async t => {
+  const path = `${newFolder(t)}/items.db`
+  const engine = await openEngine(`sqlite:${path}`, patient)
+  t.teardown(engine.close)
+  const store = await opened<Item>(engine, things)
+  const other = openSqlite(path, 0)
+  t.teardown(() => other.close())
+  const seen: unknown[] = []
+  await store.change(1, () => {
+    Promise.resolve().then(() => seen.push(JSON.parse(String(store.first(1))).price, ...other.prepare('select price from things').get() as number[]))
+    return item(1, 7)
+  })
+  t.same(seen, [7, 7])
+})
+
 test('on SQLite, writes to a removed file are answered with 503', async t => {
   const folder = newFolder(t)
   const engine = await openEngine(`sqlite:${folder}/items.db`, { timeout: 100, poolSize: 2 })

@@ -71,7 +71,8 @@ export async function connectSqlite (name: string, { timeout, onUnavailable }: E
     try {
       files.check()
       await retryWhileBusy(() => connection.exec('begin immediate'), timeout)
-      const result = await work()
+      const pending = work()
+      const result = pending instanceof Promise ? await pending : pending // otherwise a reader could see writes that are not committed
       connection.exec('commit')
       files.committed()
       return result
