@@ -6,7 +6,7 @@ import { mergeEvaluated, toHash } from 'ajv/dist/compile/util.js'
 import properties from 'ajv/dist/vocabularies/applicator/properties.js'
 import addFormats from 'ajv-formats'
 import { firstOf, problemsOf, type Problem } from './problems.js'
-import { areUnique, identify, isSmall, pathOfInfinity } from './values.js'
+import { areUnique, identify, isMultiple, isSmall, pathOfInfinity } from './values.js'
 import { isAnnotation, mapSchema, pointer } from './walk.js'
 
 const propertiesKeyword = properties.default
@@ -17,9 +17,15 @@ const manyFields = 20
 /** Creates an Ajv. It does not check our schemas against the meta schema, because that makes the start slower. */
 export function createAjv (options: Options) {
   const ajv = new Ajv2020({ allErrors: true, verbose: true, meta: false, validateSchema: false, strictTypes: false, strictTuples: false, ...options })
-  // That of Ajv takes quadratic time.
-  return ajv.removeKeyword('uniqueItems').addKeyword({
-    keyword: 'uniqueItems',
+  return ajv.removeKeyword('multipleOf').addKeyword({
+    keyword: 'multipleOf', // for that of Ajv, 19.99 is not a multiple of 0.01
+    type: 'number',
+    schemaType: 'number',
+    validate: (divisor: number, number: number) => isMultiple(number, divisor),
+    errors: false,
+    error: { message: ({ schema }) => `must be a multiple of ${schema}` }
+  }).removeKeyword('uniqueItems').addKeyword({
+    keyword: 'uniqueItems', // that of Ajv takes quadratic time
     type: 'array',
     schemaType: 'boolean',
     validate: (isUnique: boolean, items: unknown[], _schema?: object, context?: { rootData: object }) =>

@@ -44,6 +44,12 @@ export function areUnique (items: unknown[], textOf: (value: unknown) => string)
   return items.every(item => seen.size < seen.add(textOf(item)).size)
 }
 
+/** Returns whether a number is a multiple of another one, except for rounding: in JavaScript, 19.99 / 0.01 is 1998.9999999999998. */
+export function isMultiple (number: number, divisor: number) {
+  const quotient = number / divisor
+  return Math.abs(quotient - Math.round(quotient)) <= 2 * Number.EPSILON * Math.abs(quotient)
+}
+
 /** The number of values, and of characters in their names, of a value whose problems a person can read. */
 const maxSize = 4000
 

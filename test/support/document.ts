@@ -103,7 +103,7 @@ export interface Schema {
 
 /** Returns a function that validates responses against a document. */
 export function checkFor (document: object): Check {
-  const ajv = new Ajv2020({ ownProperties: true, strict: false, validateFormats: false, meta: false, validateSchema: false, code: { optimize: false } })
+  const ajv = new Ajv2020({ ownProperties: true, strict: false, validateFormats: false, multipleOfPrecision: 2, meta: false, validateSchema: false, code: { optimize: false } })
   const { paths } = document as Document
   ajv.addSchema({ $id: 'document', ...document })
   const validators = new Map<string, ValidateFunction>()

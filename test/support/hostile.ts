@@ -29,7 +29,7 @@ export const hostileFields: Record<string, object> = {
   found: { type: 'array', contains: { type: 'object', required: ['a'], properties: { a: { $ref: '#/$defs/one' } } } },
   sealed: { type: 'array', items: { $ref: '#/$defs/sealed' } },
   inherited: { type: 'array', items: { type: 'object', properties: { constructor: { type: 'integer' }, toString: { type: 'string' } } } },
-  conditions: { type: 'array', items: { if: { type: 'object', required: ['kind'] }, then: { required: ['a'] }, else: { type: 'integer' } } },
+  conditions: { type: 'array', items: { if: { type: 'object', required: ['kind'] }, then: { required: ['a'] }, else: { type: 'integer', multipleOf: 0.1 } } },
   distinct: { type: 'array', uniqueItems: true },
   access: { type: ['array', 'object'], ...access, items: { type: ['array', 'object', 'integer'], ...access } },
   free: {},
