@@ -13,8 +13,8 @@ export function defaultsOf (schema: TSchema) {
   return add && function addDefaults ({ routeOptions }: FastifyRequest, ...records: unknown[]) {
     try {
       add(records, routeOptions.bodyLimit)
-    } catch (error) {
-      throw error instanceof RangeError ? httpError(413) : error
+    } catch { // only if they are too large
+      throw httpError(413)
     }
   }
 }
