@@ -30,10 +30,18 @@ export function bodyPreparation ({ schema, newSchema }: CheckedDefinition, { tex
     const { method, body, headers } = request
     const records = Array.isArray(body) ? body : [body]
     if (records.length > maxRecords) return // it is invalid
-    for (const record of records) removeFields?.(record)
-    if (method === 'POST' && headers['idempotency-key'] !== undefined) request.setDecorator(bodyText, textOf(body))
-    if (method !== 'PATCH') addDefaults?.(request, ...records)
-    if ((removeFields || addDefaults) && isLarge(request)) await afterOthers()
+    if (removeFields) {
+      for (const record of records) removeFields(record)
+      if (isLarge(request)) await afterOthers()
+    }
+    if (method === 'POST' && headers['idempotency-key'] !== undefined) {
+      request.setDecorator(bodyText, textOf(body))
+      if (isLarge(request)) await afterOthers()
+    }
+    if (addDefaults && method !== 'PATCH') {
+      addDefaults(request, ...records)
+      if (isLarge(request)) await afterOthers()
+    }
   }
 }
 
@@ -55,6 +63,7 @@ export function bodySource (app: FastifyInstance, { schema, idSource }: CheckedD
   function sourceOf (request: FastifyRequest, created: object): Source | undefined {
     const text = request.getDecorator<string | undefined>(bodyText)
     if (text === undefined) return
+    if (!addDefaults && !removeNestedFields) return { text, isChanged: textOf(created) !== text }
     const isMany = Array.isArray(created)
     const expected = [isMany ? JSON.parse(text).map(Object.fromEntries) : Object.fromEntries(JSON.parse(text))].flat()
     addDefaults?.(request, ...expected)

@@ -115,7 +115,9 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     // A POST changes the list, so its preconditions are about the list.
     if (hasPreconditions(request)) checkPreconditions(request, listEtag(view, await store.version?.()))
     if (addDefaults) checkSize(request, created) // a nested array can have many of them
-    const json = await append(store, request.headers['idempotency-key'] as string | undefined, sourceOf(request, created))
+    const source = sourceOf(request, created)
+    if (source && isLarge(request)) await afterOthers()
+    const json = await append(store, request.headers['idempotency-key'] as string | undefined, source)
     setHeaders(request, reply)
     reply.code(201)
     return json
