@@ -1,1 +1,0 @@
-import '../stores/postgres.test.js' // it waits a lot, so it starts with the groups, before most files
