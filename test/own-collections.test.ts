@@ -307,7 +307,8 @@ onEveryEngine((t, address, engine) => {
     const retry = (key: string) => ({ 'idempotency-key': key })
     const [first, many] = [await send('POST', '/notes', { text: 'a' }, retry('one')), await send('POST', '/notes/batch', [{ text: 'b' }, { text: 'c', tags: { a: 1, b: 2 } }], retry('many'))]
     t.same([first.body, many.body], [{ id: 1, at: 'time 1', text: 'a' }, [{ id: 2, at: 'time 2', text: 'b' }, { id: 3, at: 'time 3', text: 'c', tags: { a: 1 } }]])
-    t.same(await send('POST', '/notes', { unknown: 1, text: 'a', at: 'x', id: 7 }, retry('one')), first)
+    const again = await send('POST', '/notes', { unknown: 1, text: 'a', at: 'x', id: 7 }, retry('one'))
+    t.same([again.status, again.body, again.headers.location], [201, first.body, first.headers.location])
     t.same((await send('POST', '/notes/batch', [{ text: 'b' }, { tags: { a: 1, b: 2 }, text: 'c' }], retry('many'))).body, many.body)
     for (const [path, body, key] of [['', { text: 'b' }, 'one'], ['/batch', [{ text: 'b' }], 'many'], ['/batch', [{ text: 'a' }], 'one']] as const) t.equal((await send('POST', `/notes${path}`, body, retry(key))).status, 422)
     t.equal((await send('GET', '/notes')).body.length, 3)
