@@ -157,7 +157,9 @@ onDatabases('a field that the schema does not have any more is a warning, and it
   const otherType = loans({ 'note!': string, returned_at: string, at: integer }, { renames: { returned: 'at' } })
   await start(url, loans({ 'note!': string, returned_at: string, at: integer }))
   await t.rejects(start(url, otherType), { message: /loans.returned cannot be renamed to at, because the table has both, and 2 records would lose a value/ })
-  const upgrades = ['update loans set returned = null where returned_at is not null']
+  const copied = { ...otherType, upgrades: ['update loans set at = 7 where returned is not null'] }
+  t.match(await start(url, copied), [/returned/], 'nothing is lost, because the upgrade has copied the values')
+  const upgrades = ['select 1', 'update loans set returned = null where returned_at is not null']
   for (let n = 0; n < 2; n++) t.same(await start(url, { ...renamed, upgrades }), [])
   t.same((await read(url, { ...renamed, upgrades })).map(({ returned_at: at }) => at), ['x', 'new', 'z'])
 })
@@ -192,11 +194,12 @@ onDatabases('a reference to another collection than before is checked, and so ar
 })
 
 onDatabases('an upgrade mentions a field only by its name', async (t, { url }) => {
-  const fields = { name: string, username: string, a: string, 'x y': string }
-  await create(url, loans(fields), [{ name: 'Ann', username: 'ANN', a: 'b', 'x y': 'c' }])
-  const upgrades = ["update loans set username = lower(username) where username <> 'a name'"]
-  const after = { name: nullable, username: string, a: nullable, 'x y': nullable }
-  t.same(await read(url, loans(after, { upgrades })), [{ id: 1, name: 'Ann', username: 'ann', a: 'b', 'x y': 'c' }])
+  const fields = { name: string, username: string, a: string, 'x y': string, size: string, größe: string }
+  await create(url, loans(fields), [{ name: 'Ann', username: 'ANN', a: 'b', 'x y': 'c', size: '5', größe: '5' }])
+  const toJson = (name: string) => `update loans set ${name} = '"' || ${name} || '"'`
+  const upgrades = [`update loans set username = lower(username) where username <> 'a name'; -- the clients' sizes\n${toJson('size')}; /* isn't a */ ${toJson('größe')}`]
+  const after = { name: nullable, username: string, a: nullable, 'x y': nullable, size: nullable, größe: nullable }
+  t.same(await read(url, loans(after, { upgrades })), [{ id: 1, name: 'Ann', username: 'ann', a: 'b', 'x y': 'c', size: '5', größe: '5' }])
   const unreadable = [...upgrades, 'update loans set username = upper(username)']
   await t.rejects(start(url, loans({ ...after, username: nullable }, { upgrades: unreadable })), { code: 'ERR_STARTUP', message: /^loans.username must contain JSON after the upgrades: / })
   const readable = [...upgrades, "update loans set username = '\"' || username || '\"'"]

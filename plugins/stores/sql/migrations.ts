@@ -94,8 +94,8 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
     for (const [from, to] of renames.filter(([from]) => actual.has(from))) {
       const [previous, next] = [quoted(from), quoted(to)]
       const isLeft = `${next} is null and ${previous} is not null`
-      const isSame = JSON.stringify(record[to]) === JSON.stringify(record[from])
-      const lost = actual.has(to) ? await count(table, `${previous} is not null${isSame ? ` and ${next} <> ${previous}` : ''}`) : 0
+      const isSame = typeOf(record[to]) === typeOf(record[from])
+      const lost = actual.has(to) ? await count(table, isSame ? `${next} <> ${previous}` : isLeft) : 0
       if (lost) problems.push(`${table.name}.${from} cannot be renamed to ${to}, because the table has both, and ${counted(lost, 'record')} would lose a value. Remove one of both in upgrades, such as: alter table ${table.table} drop column ${next}`)
       if (!actual.has(to)) {
         await run(`alter table ${table.table} rename column ${previous} to ${next}`)
@@ -210,10 +210,14 @@ function typeIn (columnType: string, { type }: Pick<Field, 'type'>): FieldType |
   if (/^bool(ean)?$/i.test(columnType)) return 'boolean'
 }
 
-/** Returns whether SQL contains the name of a column as a word, and not only in a text. */
+/** Returns whether SQL contains the name of a column as a word, and not only in a text or a comment. */
 function mentions (sql: string, name: string) {
-  const code = sql.replaceAll(/'[^']*'/g, "''").toLowerCase()
-  return /^\w+$/.test(name) ? code.split(/\W+/).includes(name.toLowerCase()) : code.includes(quoted(name).toLowerCase())
+  const code = sql.replaceAll(/'[^']*'|--.*|\/\*[^]*?\*\/|"[^"]*"/g, part => part.startsWith('"') ? part : ' ').toLowerCase()
+  return /^\w+$/.test(name) ? code.split(/\W+/).includes(name.toLowerCase()) : code.includes(quoted(name).slice(1, -1).toLowerCase())
+}
+
+function typeOf (record: Records[string] | undefined) {
+  return typeof record === 'object' ? record.type : record
 }
 
 /** Adds what was done to the message of an error. */
