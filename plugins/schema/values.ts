@@ -46,6 +46,7 @@ export function areUnique (items: unknown[], textOf: (value: unknown) => string)
 
 /** Returns whether a number is a multiple of another one, except for rounding: in JavaScript, 19.99 / 0.01 is 1998.9999999999998. */
 export function isMultiple (number: number, divisor: number) {
+  if (Number.isInteger(number) && Number.isInteger(divisor)) return number % divisor === 0
   const quotient = number / divisor
   return Math.abs(quotient - Math.round(quotient)) <= 2 * Number.EPSILON * Math.abs(quotient)
 }
