@@ -206,6 +206,9 @@ test('an array with defaults does not grow beyond BODY_LIMIT', async t => {
   t.equal((await send('POST', '/notes/batch', Array(100).fill({}))).status, 201)
   t.same((await send('POST', '/notes/batch', Array(1001).fill({}))).body, invalidBody('body', ['', 'must not have more than 1000 items']))
   t.equal((await send('GET', '/notes')).body.length, 100)
+  const Made = Type.Object({ id: Type.Integer(), text: Type.String({ readOnly: true, default: 'x'.repeat(15_000) }) })
+  const made = await serve(t, undefined, { name: 'notes', schema: Made, routes: { createMany: { bodyLimit: 20_000 } } })
+  for (const [length, status] of [[1, 201], [2, 413]] as const) t.equal((await made.send('POST', '/notes/batch', Array(length).fill({}))).status, status, 'all readOnly defaults count')
 })
 
 test('items and users do not have it, and a definition can leave it out', async t => {

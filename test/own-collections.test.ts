@@ -297,16 +297,19 @@ onEveryEngine((t, address, engine) => {
     t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada', password: 'p', keys: [{ label: 'a', secret: 's' }] }]])
   })
 
-  t.test('a retry is one with the same body, whatever hooks and later releases add to it, and gets the stored record', async t => {
+  t.test('a retry is one with the same body, whatever times and secrets hooks make, and whatever later releases add, and gets the stored record', async t => {
     const url = address()
     let n = 0
-    const schema = Type.Object({ id: Type.Integer(), at: Type.String({ readOnly: true }), text: Type.String(), hash: Type.Optional(Type.String({ writeOnly: true })), tags: Type.Optional(Type.Object({ a: Type.Integer() }, { additionalProperties: false })) })
-    const stamp = async ({ body }: FastifyRequest) => { for (const record of [body].flat()) Object.assign(Object(record), { at: `time ${++n}`, hash: `salt ${n}` }) }
+    const time = (n: number) => `2026-11-19T12:00:${String(n).padStart(2, '0')}Z`
+    const schema = Type.Object({ id: Type.Integer(), at: Type.String({ readOnly: true, format: 'date-time' }), text: Type.String(), password: Type.Optional(Type.String({ writeOnly: true })), owner: Type.Optional(Type.String({ writeOnly: true })), tags: Type.Optional(Type.Object({ a: Type.Integer() }, { additionalProperties: false })) })
+    const stamp = async ({ body, headers: { user } }: FastifyRequest) => {
+      for (const record of [body].flat().map(Object)) Object.assign(record, { at: time(++n), owner: user }, 'password' in record && { password: `${record.password} ${n}` })
+    }
     const notes = { name: 'notes', schema, routes: { create: { preHandler: stamp }, createMany: { preHandler: stamp } } }
     const { app, send } = await serve(t, url, notes)
     const retry = (key: string) => ({ 'idempotency-key': key })
     const [first, many] = [await send('POST', '/notes', { text: 'a' }, retry('one')), await send('POST', '/notes/batch', [{ text: 'b' }, { text: 'c', tags: { a: 1, b: 2 } }], retry('many'))]
-    t.same([first.body, many.body], [{ id: 1, at: 'time 1', text: 'a' }, [{ id: 2, at: 'time 2', text: 'b' }, { id: 3, at: 'time 3', text: 'c', tags: { a: 1 } }]])
+    t.same([first.body, many.body], [{ id: 1, at: time(1), text: 'a' }, [{ id: 2, at: time(2), text: 'b' }, { id: 3, at: time(3), text: 'c', tags: { a: 1 } }]])
     const again = await send('POST', '/notes', { unknown: 1, text: 'a', at: 'x', id: 7 }, retry('one'))
     t.same([again.status, again.body, again.headers.location], [201, first.body, first.headers.location])
     t.same((await send('POST', '/notes/batch', [{ text: 'b' }, { tags: { a: 1, b: 2 }, text: 'c' }], retry('many'))).body, many.body)
@@ -316,6 +319,16 @@ onEveryEngine((t, address, engine) => {
     t.match((await send('POST', '/notes', { text: 'a' }, retry('one'))).body, { id: 1, text: 'a' }, 'of a deleted record, only the hook knows the rest')
     const large = () => send('POST', '/notes', { text: 'x'.repeat(300_000) }, retry('large'))
     t.same((await large()).body, (await large()).body)
+    const signUp = (user: string) => send('POST', '/notes', { text: 's', password: 'p' }, { ...retry('sign-up'), user })
+    const [ada, same, other] = [await signUp('ada'), await signUp('ada'), await signUp('bob')]
+    t.same([ada.status, same.body, other.status], [201, ada.body, 422], 'not the record of somebody else')
+
+    const tickets = { name: 'tickets', schema: Type.Object({ id: Type.Integer(), at: Type.Optional(Type.String({ format: 'date-time' })) }), idSource: 'client' as const, seed: [{ id: 5, at: time(0) }] }
+    for (const change of [{ at: time(1) }, { id: 6 }]) {
+      const { send } = await serve(t, address(), { ...tickets, routes: { create: { preHandler: async ({ body }: FastifyRequest) => { Object.assign(Object(body), change) } } } })
+      const answers = [await send('POST', '/tickets', { id: 5 }, retry('k')), await send('POST', '/tickets', { id: 5 }, retry('k'))]
+      t.same(answers.map(({ body }) => body), Array(2).fill({ id: 5, ...change }), 'not the first record with this id')
+    }
 
     if (engine === 'memory') return
     const before = { name: 'plans', schema: Type.Object({ id: Type.Integer(), a: Type.String(), b: Type.String() }), idSource: 'client' as const }
@@ -472,7 +485,10 @@ test('a field is readOnly, writeOnly or has a default if one of the schemas for 
       found: { type: 'array', contains: { properties: { s: secret } } },
       size: { $ref: '#/$defs/sizeChain' },
       sizes: { type: 'object', properties: { valueOf: { default: 1 }, toString: { allOf: [{ default: 2 }] } } },
-      kept: { type: 'object', properties: { constructor: made } }
+      kept: { type: 'object', properties: { constructor: made } },
+      node: Type.Recursive(This => Type.Object({ pin: Type.Optional(Type.Unsafe(secret)), children: Type.Optional(Type.Array(This)) }), { $id: 'Node' }),
+      same: { $ref: '#/properties/chain' },
+      part: { type: 'object', allOf: [{ properties: { city: { type: 'string' } } }], unevaluatedProperties: made }
     },
     $defs: { secret, made, chain: { $ref: '#/$defs/secret' }, size: { type: 'integer', default: 5 }, sizeChain: { $ref: '#/$defs/size' } }
   }
@@ -487,9 +503,12 @@ test('a field is readOnly, writeOnly or has a default if one of the schemas for 
     dependent: { a: 's', b: 's', c: 1 },
     found: [{ s: 's' }],
     sizes: {},
-    kept: { constructor: 'client' }
+    kept: { constructor: 'client' },
+    node: { pin: 's', children: [{ pin: 's', children: [] }] },
+    same: 's',
+    part: { city: 'Rome', rest: 'client' }
   }
-  const visible = { map: {}, rest: { a: 1 }, dependent: { c: 1 }, found: [{}], size: 5, sizes: { valueOf: 1, toString: 2 }, kept: {} }
+  const visible = { map: {}, rest: { a: 1 }, dependent: { c: 1 }, found: [{}], size: 5, sizes: { valueOf: 1, toString: 2 }, kept: {}, node: { children: [{ children: [] }] }, part: { city: 'Rome' } }
   t.same((await send('POST', '/things', value)).body, { id: 1, ...visible })
   const store = app.getDecorator<Stores<{ things: { id: number, made?: string, map?: object } }>>('stores').things
   await store.change(1, current => ({ ...JSON.parse(current), made: 'stored', map: { m1: 'stored' }, kept: { constructor: 'stored' } }))
@@ -497,7 +516,7 @@ test('a field is readOnly, writeOnly or has a default if one of the schemas for 
   t.same((await send('PUT', '/things/1', { ...put, kept: {} })).body, { id: 1, ...visible, made: 'stored', map: { m1: 'stored' }, kept: { constructor: 'stored' } })
   t.match(JSON.parse(String(await store.first(1))), { chain: 's', any: 's', map: { s1: 's', m1: 'stored', x: 's' } })
   const { schemas } = (await send('GET', '/openapi.json')).body.components
-  t.same(Object.keys(schemas.Thing.properties), ['id', 'made', 'map', 'rest', 'dependent', 'found', 'size', 'sizes', 'kept'])
+  t.same(Object.keys(schemas.Thing.properties), ['id', 'made', 'map', 'rest', 'dependent', 'found', 'size', 'sizes', 'kept', 'node', 'part'])
   t.notOk('made' in schemas.NewThing.properties)
 })
 
@@ -614,6 +633,18 @@ test('a hook or the store of a host sets a required readOnly field', async t => 
   t.same((await stored.app.inject('/notes')).body, '[{"id":1,"name":"b","at":"x"},{"id":2,"name":"","at":""}]')
 })
 
+test('schemas of hosts whose defaults refer to other parts are accepted', async t => {
+  const Money = Type.Object({ currency: Type.String({ default: 'EUR' }) }, { $id: 'Money', default: {} })
+  const fields = {
+    tree: Type.Recursive(This => Type.Object({ children: Type.Array(This, { default: [] }) }), { $id: 'Tree', default: {} }),
+    a: Type.String({ minLength: 1 }),
+    b: Type.Unsafe<string>({ $ref: '#/properties/a', default: 'x' }),
+    price: Type.Object({ total: Money }, { default: {} })
+  }
+  const { send } = await serve(t, 'memory', { name: 'things', schema: Type.Object({ id: Type.Integer(), ...fields }, { default: {} }) })
+  t.same((await send('POST', '/things', { a: 'a' })).body, { id: 1, tree: { children: [] }, a: 'a', b: 'x', price: { total: { currency: 'EUR' } } })
+})
+
 test('a wrong definition is one error at startup', async t => {
   const endless = { type: 'object', properties: { child: { $ref: '#/$defs/node', default: {} } } }
   const doubling = Object.fromEntries(Array.from({ length: 18 }, (_, n) => {
@@ -642,6 +673,7 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders', schema, idSource: 'nobody' }, 'idSource'],
     [{ name: 'orders', schema, renames: { note: 'quantity', amount: 'size', count: 'quantity', number: 'quantity' } },
       'Invalid collection orders: renames/note is still a field of the schema. renames/amount must be the name of a field of the schema. renames/count is the new name of several fields. renames/number is the new name of several fields.'],
+    [{ name: 'orders', schema: { ...Order, properties: { ...Order.properties, id: Type.Integer({ allOf: [{ readOnly: true }] }) } }, idSource: 'client' }, 'must not have a readOnly id, because clients choose it'],
     [{ name: 'orders', schema, seed: [{ id: 1, item_id: 1 }] }, '/orders/0/quantity is required'],
     ...[
       [{ type: 'array', items: { type: 'string', writeOnly: true } }, 'schema/properties/x must not have writeOnly items, because only fields can be writeOnly.'],
@@ -649,8 +681,8 @@ test('a wrong definition is one error at startup', async t => {
       [{ type: 'string', enum: ['open'], default: 'opne' }, 'schema/properties/x/default must be one of open.'],
       [{ type: 'object', properties: { 'a/b': { type: 'integer', minimum: 1, default: 0 } } }, 'schema/properties/x/properties/a~1b/default must be at least 1.'],
       [{ type: 'array', items: { type: 'object', required: ['a'], properties: { a: { type: 'string' } }, default: { b: 1 } } }, 'schema/properties/x/items/default/a is required.'],
-      [{ type: 'object', properties: { n: { $ref: '#/$defs/node' } } }, 'schema/properties/x/properties/n must not add more than 65536 characters to an empty object with its defaults.', { node: endless }],
-      [{ type: 'object', properties: { n: { $ref: '#/$defs/n0' } } }, 'schema/properties/x/properties/n must not add more than 65536 characters', doubling]
+      [{ type: 'object', properties: { n: { $ref: '#/$defs/node' } } }, 'schema/$defs/node/properties/child must not add more than 65536 characters to an empty object with its defaults.', { node: endless }],
+      [{ type: 'object', properties: { n: { $ref: '#/$defs/n0' } } }, 'schema/$defs/n0/properties/a must not add more than 65536 characters', doubling]
     ].map(([x, message, $defs = {}]) => [{ name: 'orders', schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, x }, $defs } }, message]),
     [{ name: 'orders', schema, routes: { remove: {} } }, 'routes']
   ] as [Definition, string][]) {

@@ -70,7 +70,7 @@ export function checkDefinition (definition: Definition) {
 /** The problems of a definition, each with a JSON Pointer. */
 export function problemsOfDefinition (definition: Definition) {
   const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
-  if (definition.idSource === 'client' && definition.schema.properties?.id?.readOnly) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
+  if (definition.idSource === 'client' && accessOf(definition.schema)(definition.schema.properties?.id, 'readOnly')) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
   if (problems.length === 0 && definition.idSource !== 'client' && !definition.store) problems.push(...problemsOfGeneratedIds(definition.schema))
   if (problems.length > 0) return problems
   const schema = completeSchema(definition)
@@ -134,11 +134,12 @@ const maxDefaults = 64 * 1024
 /** Defaults that are not valid, or that have no end. A default can be an object whose fields have defaults. */
 function problemsOfDefaults (schema: TObject) {
   const { $defs, definitions } = schema
+  const addDefaults = defaultAdder(schema)
   const endless: { path: string, message: string }[] = []
-  const given = schemasIn(schema, '/schema').flatMap(({ schema: part, path }) => {
+  const given = schemasIn({ ...schema, default: undefined }, '/schema').filter(({ schema: part }) => part.default !== undefined || part.properties).flatMap(({ schema: part, path }) => {
     const value = structuredClone(part.default ?? {})
     try {
-      defaultAdder({ ...part, $defs, definitions })?.([value], maxDefaults)
+      addDefaults?.([value], maxDefaults, part)
     } catch {
       endless.push({ path, message: `must not add more than ${maxDefaults} characters to an empty object with its defaults` })
     }
@@ -146,11 +147,19 @@ function problemsOfDefaults (schema: TObject) {
   })
   if (endless.length > 0) return endless.slice(0, 1) // others contain it
   const properties = given.map(({ part }, n): [number, TSchema] => [n, part])
-  const problems = checkerOf(Type.Object(Object.fromEntries(properties), { $defs, definitions }))({ ...given.map(({ value }) => value) }) ?? []
-  return problems.map(({ path, message }) => {
+  return problemsIn(Type.Object(Object.fromEntries(properties), { $defs, definitions }), { ...given.map(({ value }) => value) }).map(({ path, message }) => {
     const [, n, ...inner] = path.split('/')
     return { path: [given[Number(n)]?.path, 'default', ...inner].join('/'), message }
   })
+}
+
+/** The problems of a value. A schema that refers to another one outside of it, as that of a host can, is not checked. */
+function problemsIn (schema: TSchema, value: unknown) {
+  try {
+    return checkerOf(schema)(value) ?? []
+  } catch {
+    return []
+  }
 }
 
 /** A field can have one previous name, which no field has now. */

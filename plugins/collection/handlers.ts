@@ -109,7 +109,9 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     const store = storeOf(request)
     const isMany = Array.isArray(created)
     if (isLarge(request)) await afterOthers()
-    const problemsOf = keepReadOnly ? problemsOfReadOnly : problemsIn.ofNumbers
+    // A hook, a default or the store of a host sets readOnly fields.
+    if (keepReadOnly) addDefaults?.(request, ...[created].flat())
+    const problemsOf = keepReadOnly && store.schema ? (record: unknown) => problemsIn({ id: 1, ...Object(record) }) : problemsIn.ofNumbers
     refuseIf(isMany ? problemsOfEach(created, problemsOf) : problemsOf(created))
     if (isLarge(request)) await afterOthers()
     // A POST changes the list, so its preconditions are about the list.
@@ -121,12 +123,6 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     setHeaders(request, reply)
     reply.code(201)
     return json
-
-    /** A hook, a default or the store of a host sets them. */
-    function problemsOfReadOnly (record: unknown) {
-      addDefaults?.(request, record)
-      return store.schema ? problemsIn({ id: 1, ...Object(record) }) : problemsIn.ofNumbers(record)
-    }
   }
 
   /** Replaces the first record with this id, if it meets the preconditions of the request, and sends the new one with its ETag. */

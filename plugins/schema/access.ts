@@ -1,7 +1,7 @@
 import { Transform } from 'node:stream'
 import { TextDecoder } from 'node:util'
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { forSameValue, inPlace, isSchema, mapSchema, schemasIn, targetsIn } from './walk.js'
+import { forSameValue, inPlace, isSchema, mapSchema, partsIn, schemasIn } from './walk.js'
 
 type Fields = Record<string, unknown>
 type Access = 'readOnly' | 'writeOnly'
@@ -23,11 +23,11 @@ const none = {}
  * for the same value in some keywords. Most schemas have no such fields, and then there is no function.
  */
 export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | boolean, isRequired: boolean) => boolean, visit: (field: Field) => void, followed = inPlace) {
-  const targets = targetsIn(schema)
+  const targets = partsIn(schema)
   const plans = new Map<TSchema, ReturnType<typeof planOf>>()
   if (!hasFields(schema)) return
-  return <T>(value: T, other: unknown = none) => {
-    walk(schema, value, other)
+  return <T>(value: T, other: unknown = none, part = schema) => {
+    walk(part, value, other)
     return value
   }
 
@@ -52,13 +52,15 @@ export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | b
     const maps = all.map(({ properties = {}, patternProperties, additionalProperties, unevaluatedProperties }) => ({
       properties,
       patterns: Object.entries<TSchema | boolean>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part })),
-      rest: additionalProperties ?? (unevaluatedProperties || true)
+      rest: additionalProperties,
+      unevaluated: unevaluatedProperties || true
     }))
     const visited = new Set(all.flatMap(mapsOf).filter(part => isVisited(part, false)))
     const entryOf = (name: string) => {
-      const others = maps.filter(({ properties }) => !Object.hasOwn(properties, name)).flatMap(({ patterns, rest }) => {
+      const unnamed = maps.filter(({ properties }) => !Object.hasOwn(properties, name))
+      const others = unnamed.flatMap(({ patterns, rest, unevaluated }) => {
         const matching = patterns.filter(({ pattern }) => pattern.test(name)).map(({ part }) => part)
-        return matching.length > 0 ? matching : [rest]
+        return matching.length > 0 ? matching : [rest ?? (unnamed.length < maps.length || unevaluated)]
       })
       return { visited: others.filter(part => visited.has(part)), parts: [...maps.map(({ properties }) => own(properties, name)), ...others].filter(isSchema) }
     }
@@ -95,10 +97,10 @@ function own (object: Fields, name: string) {
   return Object.hasOwn(object, name) ? object[name] : undefined
 }
 
-/** Returns a function that returns whether a field has a keyword, in its own schema or in another one for the same value. */
+/** Returns a function that returns whether a field has a value of a keyword, in its own schema or in another one for the same value. */
 export function accessOf (schema: TSchema) {
-  const targets = targetsIn(schema)
-  return (property: unknown, keyword: Access) => isSchema(property) && forSameValue(property, targets).some(part => part[keyword] === true)
+  const targets = partsIn(schema)
+  return (property: unknown, keyword: Access | 'format', value: unknown = true) => isSchema(property) && forSameValue(property, targets).some(part => part[keyword] === value)
 }
 
 /** Returns a function that removes the fields that have a keyword from a value, if the schema has some. */
@@ -117,10 +119,11 @@ export function readOnlyKeeper (schema: TSchema) {
 
 /**
  * Returns a function that adds the defaults of the fields that some values do not have, if the schema has some. It throws a
- * `RangeError` if they have more characters than a maximum, because an array can have many small objects.
+ * `RangeError` if they have more characters than a maximum, because an array can have many small objects. The values are those
+ * of the schema or of a part of it.
  */
 export function defaultAdder (schema: TSchema) {
-  const targets = targetsIn(schema)
+  const targets = partsIn(schema)
   const defaultOf = (property: unknown) => isSchema(property) ? forSameValue(property, targets, ['allOf']).find(part => part.default !== undefined)?.default : undefined
   const texts = new Map<TSchema, string>()
   let left = 0
@@ -132,9 +135,9 @@ export function defaultAdder (schema: TSchema) {
     if (left < 0) throw new RangeError('The defaults are too large')
     object[name] = JSON.parse(text)
   }, ['allOf'])
-  return add && ((values: unknown[], maximum: number) => {
+  return add && ((values: unknown[], maximum: number, part = schema) => {
     left = maximum
-    for (const value of values) add(value)
+    for (const value of values) add(value, none, part)
   })
 }
 

@@ -40,6 +40,11 @@ export function targetsIn (schema: TSchema) {
     Object.entries<TSchema>({ ...schema[keyword] }).map(([name, target]): [string, TSchema] => [`#/${keyword}/${name}`, target])))
 }
 
+/** All schemas that a reference in a schema of a host can have as its target: those in it, by their JSON Pointer and their `$id`. */
+export function partsIn (schema: TSchema) {
+  return new Map(schemasIn(schema, '#').flatMap(({ schema: part, path }): [string, TSchema][] => [[path, part], [part.$id ?? path, part]]))
+}
+
 /** The keywords with schemas for the same value, except for `not`, whose annotations have no meaning. */
 export const inPlace = ['allOf', 'anyOf', 'oneOf', 'if', 'then', 'else', 'dependentSchemas']
 

@@ -46,9 +46,9 @@ export interface Store<T extends HasId> {
   version? (): MaybePromise<string | undefined>
 }
 
-/** The body that records with an idempotency key come from. */
+/** Where records with an idempotency key come from. */
 export interface Source {
-  /** A text that is the same for equal bodies. It identifies a call instead of the records, to which hooks and a new release can add other values. */
+  /** A text that is the same for a retry. It identifies a call instead of the records, which can have another time, or other defaults after a new release. */
   text: string
   /** Whether hooks have changed the records. Then a retry gets the stored records, as they are now, because its own are different. */
   isChanged: boolean
