@@ -163,15 +163,15 @@ function validatingStore<T extends HasId> ({ schema }: StoreDefinition<T>, store
   const knownFields = knownFieldsOf(schema)
   return {
     ...store,
-    async append (record, ...rest) {
+    async append (record, key) {
       const problems = problemsIn(record)
       if (problems) throw invalid('body', problems)
-      return store.append(knownFields(record), ...rest)
+      return store.append(knownFields(record), key)
     },
-    async appendAll (records, ...rest) {
+    async appendAll (records, key) {
       const problems = problemsOfEach(records, problemsIn)
       if (problems) throw invalid('body', problems)
-      return store.appendAll(records.map(knownFields), ...rest)
+      return store.appendAll(records.map(knownFields), key)
     }
   }
 }

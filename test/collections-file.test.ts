@@ -240,11 +240,13 @@ test('uniqueItems compares values, whatever the order of their keys', async t =>
 })
 
 test('multipleOf takes decimals as they are written', async t => {
-  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { prices: withFields({ price: { type: 'number', multipleOf: 0.01 }, box: { type: 'integer', multipleOf: 10 } }) }) })
+  const app = build(t, { COLLECTIONS_FILE: fileOf(t, { prices: withFields({ price: { type: 'number', multipleOf: 0.01 }, box: { type: 'integer', multipleOf: 10 }, half: { type: 'number', multipleOf: 2.5 } }) }) })
   const create = (payload: object) => app.inject({ method: 'POST', url: '/api/prices', payload })
   for (const price of [19.99, -0.07, 0, 1.1, 4.35, 123456789.01, 99999999999.99]) t.same((await create({ price, box: 20 })).json().price, price)
-  for (const price of [0.005, 19.999, -0.071, 123456789.011, 1e-300]) t.same((await create({ price })).json(), invalidBody('body', ['/price', 'must be a multiple of 0.01']))
-  for (const box of [25, 7e15 + 3]) t.same((await create({ box })).json(), invalidBody('body', ['/box', 'must be a multiple of 10']))
+  for (const price of [0.005, 19.999, -0.071, 123456789.011, 1e-300, 9007199254740.123]) t.same((await create({ price })).json(), invalidBody('body', ['/price', 'must be a multiple of 0.01']))
+  for (const half of [7.5, -2.5, 1e20]) t.same((await create({ half })).json().half, half)
+  for (const half of [7, 1125899906842624.25]) t.same((await create({ half })).json(), invalidBody('body', ['/half', 'must be a multiple of 2.5']))
+  for (const box of [25, 7e15 + 3, 9007199254740001]) t.same((await create({ box })).json(), invalidBody('body', ['/box', 'must be a multiple of 10']))
 })
 
 test('--collections names the file, and a bad file ends the process with one message', async t => {

@@ -120,34 +120,37 @@ function problemsOfFields (schema: TObject) {
   return problems.length > 0 ? problems : [...problemsOfAccess(schema), ...problemsOfDefaults(schema)]
 }
 
-/** Only fields can be hidden or kept. */
+/** Only fields can be hidden or kept, with all that they contain. */
 function problemsOfAccess (schema: TObject) {
   const has = accessOf(schema)
-  return schemasIn(schema, '/schema').flatMap(({ schema: { prefixItems = [], items, contains, unevaluatedItems }, path }) => (['readOnly', 'writeOnly'] as const)
-    .filter(keyword => [...prefixItems, items, contains, unevaluatedItems].some(item => has(item, keyword)))
+  return schemasIn(schema, '/schema').flatMap(({ schema: part, path }) => (['readOnly', 'writeOnly'] as const)
+    .filter(keyword => !has(part, keyword) && [part.prefixItems, part.items, part.contains, part.unevaluatedItems].flat().some(item => has(item, keyword)))
     .map(keyword => ({ path, message: `must not have ${keyword} items, because only fields can be ${keyword}` })))
 }
 
 /** The defaults of an empty object have at most so many characters. */
 const maxDefaults = 64 * 1024
 
-/** Defaults that are not valid, or that have no end. A default can be an object whose fields have defaults. */
+/** Defaults that are not valid, or that have no end. A default can be an object whose fields have defaults, and a hook can add others. */
 function problemsOfDefaults (schema: TObject) {
   const { $defs, definitions } = schema
   const addDefaults = defaultAdder(schema)
-  const endless: { path: string, message: string }[] = []
+  const wrong: { path: string, message: string }[] = []
   const given = schemasIn({ ...schema, default: undefined }, '/schema').filter(({ schema: part }) => part.default !== undefined || part.properties).flatMap(({ schema: part, path }) => {
-    const value = structuredClone(part.default ?? {})
     try {
+      const value = structuredClone(part.default === undefined ? {} : part.default)
       addDefaults?.([value], maxDefaults, part)
-    } catch {
-      endless.push({ path, message: `must not add more than ${maxDefaults} characters to an empty object with its defaults` })
+      return part.default === undefined ? [] : [{ part, path, value }]
+    } catch (error) {
+      const isEndless = error instanceof RangeError
+      wrong.push(isEndless ? { path, message: `must not add more than ${maxDefaults} characters to an empty object with its defaults` } : { path: `${path}/default`, message: 'must be JSON' })
+      return []
     }
-    return part.default === undefined ? [] : [{ part, path, value }]
   })
-  if (endless.length > 0) return endless.slice(0, 1) // others contain it
+  if (wrong.length > 0) return wrong.slice(0, 1) // others contain it
   const properties = given.map(({ part }, n): [number, TSchema] => [n, part])
-  return problemsIn(Type.Object(Object.fromEntries(properties), { $defs, definitions }), { ...given.map(({ value }) => value) }).map(({ path, message }) => {
+  const problems = problemsIn(Type.Object(Object.fromEntries(properties), { $defs, definitions }), { ...given.map(({ value }) => value) })
+  return problems.filter(({ message }) => message !== 'is required').map(({ path, message }) => {
     const [, n, ...inner] = path.split('/')
     return { path: [given[Number(n)]?.path, 'default', ...inner].join('/'), message }
   })

@@ -8,8 +8,9 @@ import { cacheHeaders, setHeaders } from '../http/responses.js'
 import { fieldVisitor, knownFieldsOf, nestedFieldsRemover, readOnlyKeeper } from '../schema/access.js'
 import type { Problem } from '../schema/problems.js'
 import { checkerOf, problemsOfEach } from '../schema/validation.js'
-import { hasId, type HasId, type MaybePromise, type NewRecord, type Source, type Store } from '../stores/store.js'
-import { defaultsOf, type bodySource } from './access.js'
+import { inPlace } from '../schema/walk.js'
+import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
+import { defaultsOf } from './access.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
 import { changeInSteps, type Steps } from './steps.js'
@@ -24,7 +25,7 @@ export const CreationHeaders = Type.Object({
 })
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, responseSchema, idSource, idParameter, queried }: CheckedDefinition, { sourceOf }: ReturnType<typeof bodySource>) {
+export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, responseSchema, idSource, idParameter, queried }: CheckedDefinition) {
   const problemsIn = checkerOf(schema)
   const knownFields = knownFieldsOf(schema)
   const removeNestedFields = nestedFieldsRemover(schema)
@@ -33,7 +34,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   const { $defs, definitions } = schema
   const keepNull = fieldVisitor(schema, (_property, isRequired) => isRequired, ({ object, name, property, other }) => {
     if (other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
-  })
+  }, inPlace.filter(keyword => keyword !== 'if' && keyword !== 'dependentSchemas')) // conditions require nothing
   /** What an ETag contains besides the stored records, because the fields that responses do not have can change with a release. */
   const view = responseSchema === schema ? '' : etagOf(JSON.stringify(responseSchema)).slice(1, 9)
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
@@ -52,7 +53,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
     async create (request: FastifyRequest, reply: FastifyReply) {
       const record = newRecord(request.body as HasId)
-      const json = await create(request, reply, record, (store, ...key) => store.append(record, ...key))
+      const json = await create(request, reply, record, (store, key) => store.append(record, key))
       reply.header('location', recordUrl(request, hasId(record) ? record.id : idIn(json)))
       return json
     },
@@ -60,7 +61,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     /** Creates all records of an array or none, and sends them. */
     createMany (request: FastifyRequest, reply: FastifyReply) {
       const records = (request.body as HasId[]).map(newRecord)
-      return create(request, reply, records, (store, ...key) => store.appendAll ? store.appendAll(records, ...key) : cannotCreateMany(name))
+      return create(request, reply, records, (store, key) => store.appendAll ? store.appendAll(records, key) : cannotCreateMany(name))
     },
 
     /** The body is the whole record. Its id can be left out, and its readOnly fields stay as they are. */
@@ -105,7 +106,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
   }
 
   /** Sends the JSON of what is created: a record, or an array of records. */
-  async function create (request: FastifyRequest, reply: FastifyReply, created: object, append: (store: Store<HasId>, key?: string, source?: Source) => MaybePromise<string>) {
+  async function create (request: FastifyRequest, reply: FastifyReply, created: object, append: (store: Store<HasId>, key?: string) => MaybePromise<string>) {
     const store = storeOf(request)
     const isMany = Array.isArray(created)
     if (isLarge(request)) await afterOthers()
@@ -117,9 +118,7 @@ export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, 
     // A POST changes the list, so its preconditions are about the list.
     if (hasPreconditions(request)) checkPreconditions(request, listEtag(view, await store.version?.()))
     if (addDefaults) checkSize(request, created) // a nested array can have many of them
-    const source = sourceOf(request, created)
-    if (source && isLarge(request)) await afterOthers()
-    const json = await append(store, request.headers['idempotency-key'] as string | undefined, source)
+    const json = await append(store, request.headers['idempotency-key'] as string | undefined)
     setHeaders(request, reply)
     reply.code(201)
     return json

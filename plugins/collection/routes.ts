@@ -11,7 +11,7 @@ import { checkOptions, custom, repeatable } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { requiredMethods, uniqueFields } from '../stores/store.js'
-import { bodyPreparation, bodySource, hidingHandler } from './access.js'
+import { bodyPreparation, hidingHandler } from './access.js'
 import { checkDefinition, maxRecords, methods, operations, type CheckedDefinition, type Definition, type Operation } from './definition.js'
 import { CreationHeaders, handlersOf } from './handlers.js'
 import { listQueryOf } from './queries.js'
@@ -56,14 +56,13 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   const components = [...has('create', 'createMany', 'replace', 'update', 'delete') ? [ConflictingRequest] : [], responseSchema, ...has('create', 'createMany', 'replace') ? [newSchema] : [], ...has('update') ? [patchSchema] : []]
   for (const component of new Set(components)) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
-  const source = bodySource(app, definition)
-  const handlers = handlersOf(storeOf(app, definition, store), definition, source)
+  const handlers = handlersOf(storeOf(app, definition, store), definition)
   const canCreateMany = typeof store === 'function' || store.appendAll !== undefined
   if (!canCreateMany && options.operations?.includes('createMany')) cannotCreateMany(definition.name)
   // The options that a host has for one new record, such as hooks, may not be right for many.
   const hasOwnCreate = options.routes?.create !== undefined && options.routes.createMany === undefined
   const offered = options.operations ?? operations.filter(operation => operation !== 'createMany' || (canCreateMany && !hasOwnCreate))
-  const prepareBody = bodyPreparation(definition, source)
+  const prepareBody = bodyPreparation(definition)
   const schemas = schemasOf(definition)
 
   for (const operation of offered) {
@@ -79,7 +78,7 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
       ...own,
       config,
       schema: { ...names, ...schema, ...ownSchema },
-      preValidation: [preValidation, schema.body ? prepareBody : []].flat(),
+      preValidation: [preValidation, schema.body ? prepareBody ?? [] : []].flat(),
       onSend: [onSend, operation === 'list' ? compress : []].flat(),
       handler: hidingHandler(handlers[operation], definition)
     })

@@ -57,12 +57,13 @@ export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | b
     }))
     const visited = new Set(all.flatMap(mapsOf).filter(part => isVisited(part, false)))
     const entryOf = (name: string) => {
-      const unnamed = maps.filter(({ properties }) => !Object.hasOwn(properties, name))
-      const others = unnamed.flatMap(({ patterns, rest, unevaluated }) => {
+      const evaluated = maps.flatMap(({ properties, patterns, rest }) => {
         const matching = patterns.filter(({ pattern }) => pattern.test(name)).map(({ part }) => part)
-        return matching.length > 0 ? matching : [rest ?? (unnamed.length < maps.length || unevaluated)]
+        const isOther = matching.length === 0 && !Object.hasOwn(properties, name)
+        return [own(properties, name), ...matching, isOther ? rest : undefined].filter(part => part !== undefined)
       })
-      return { visited: others.filter(part => visited.has(part)), parts: [...maps.map(({ properties }) => own(properties, name)), ...others].filter(isSchema) }
+      const parts = evaluated.length > 0 ? evaluated : maps.map(({ unevaluated }) => unevaluated)
+      return { visited: parts.filter(part => visited.has(part)), parts: parts.filter(isSchema) }
     }
     const known = new Map(all.flatMap(({ properties }) => Object.keys({ ...properties })).map(name => [name, entryOf(name)]))
     const itemsAt = (n: number) => all.flatMap(({ prefixItems, items, unevaluatedItems, contains }) => [prefixItems?.[n] ?? items ?? unevaluatedItems, contains]).filter(isSchema)

@@ -6,7 +6,7 @@ import { mergeEvaluated, toHash } from 'ajv/dist/compile/util.js'
 import properties from 'ajv/dist/vocabularies/applicator/properties.js'
 import addFormats from 'ajv-formats'
 import { firstOf, problemsOf, type Problem } from './problems.js'
-import { areUnique, identify, isMultiple, isSmall, pathOfInfinity } from './values.js'
+import { areUnique, identify, isSmall, multipleCheck, pathOfInfinity } from './values.js'
 import { isAnnotation, mapSchema, pointer } from './walk.js'
 
 const propertiesKeyword = properties.default
@@ -21,7 +21,7 @@ export function createAjv (options: Options) {
     keyword: 'multipleOf', // for that of Ajv, 19.99 is not a multiple of 0.01
     type: 'number',
     schemaType: 'number',
-    validate: (divisor: number, number: number) => isMultiple(number, divisor),
+    compile: multipleCheck,
     errors: false,
     error: { message: ({ schema }) => `must be a multiple of ${schema}` }
   }).removeKeyword('uniqueItems').addKeyword({

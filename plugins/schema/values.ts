@@ -44,11 +44,18 @@ export function areUnique (items: unknown[], textOf: (value: unknown) => string)
   return items.every(item => seen.size < seen.add(textOf(item)).size)
 }
 
-/** Returns whether a number is a multiple of another one, except for rounding: in JavaScript, 19.99 / 0.01 is 1998.9999999999998. */
-export function isMultiple (number: number, divisor: number) {
-  if (Number.isInteger(number) && Number.isInteger(divisor)) return number % divisor === 0
-  const quotient = number / divisor
-  return Math.abs(quotient - Math.round(quotient)) <= 2 * Number.EPSILON * Math.abs(quotient)
+/** Returns a function that returns whether a number is a multiple of another one, as both are written: in JavaScript, 19.99 / 0.01 is 1998.9999999999998. */
+export function multipleCheck (divisor: number) {
+  const [digits = '', exponent] = divisor.toExponential().split('e')
+  const decimals = digits.slice(2).length
+  const [factor, power] = [Number(digits.replace('.', '')), Number(exponent) - decimals]
+  return function isMultiple (number: number) {
+    if (Number.isInteger(number) && Number.isInteger(divisor)) return number % divisor === 0
+    const quotient = number / divisor
+    if (Number.isSafeInteger(quotient)) return true
+    const multiple = Math.round(quotient) * factor
+    return Number.isSafeInteger(multiple) ? Number(`${multiple}e${power}`) === number : Number.isInteger(quotient)
+  }
 }
 
 /** The number of values, and of characters in their names, of a value whose problems a person can read. */

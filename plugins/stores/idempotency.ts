@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, StoreUnavailableError } from './errors.js'
-import { numbered, type HasId, type NewRecord, type Source } from './store.js'
+import { accessOf } from '../schema/access.js'
+import { numbered, type HasId, type NewRecord, type StoreDefinition } from './store.js'
 
 /** How long a key is valid, in milliseconds. */
 const lifetime = 24 * 60 * 60 * 1000
@@ -29,17 +30,29 @@ export interface Insert<T extends HasId> {
   isMany: boolean
   key?: string | undefined
   digest?: string
-  source?: Source | undefined
 }
 
-/** What identifies a call with a key. */
-export function digestOfCall<T extends HasId> ({ records, isMany, source }: Insert<T>, encode: (record: object) => string) {
-  return digestOf(source?.text ?? jsonOf(records.map(record => encode(record)), isMany))
-}
+/**
+ * What identifies a call with a key, and what a retry gets. The readOnly times of a collection do not identify it, because a hook
+ * sets them for each request. If there are some, a retry gets the stored records. They can be found if no two have the same id.
+ */
+export function retriesOf<T extends HasId> ({ schema, idSource }: Pick<StoreDefinition<T>, 'schema' | 'idSource'>, encode: (record: object) => string) {
+  const has = accessOf(schema)
+  const isTime = (field: unknown) => has(field, 'readOnly') && ['date', 'time', 'date-time'].some(format => has(field, 'format', format))
+  const times = idSource === 'server' ? Object.entries(schema.properties).filter(([, field]) => isTime(field)).map(([name]) => [name, undefined] as const) : []
+  const hasTimes = times.length > 0
+  return {
+    hasTimes,
 
-/** The records that a key has created, from its first id on: those of the retry, or the stored ones if hooks have changed them. */
-export function createdBefore<T extends HasId> ({ records, source }: Insert<T>, firstId: number, encode: (record: object) => string, stored: (id: number) => string | undefined) {
-  return numbered(records, firstId).map(record => (source?.isChanged && stored(record.id)) || encode(record))
+    digestOf ({ records, isMany }: Insert<T>) {
+      return digestOf(jsonOf(records.map(record => encode(hasTimes ? { ...record, ...Object.fromEntries(times) } : record)), isMany))
+    },
+
+    /** The records that a key has created, from its first id on. */
+    recordsOf ({ records }: Insert<T>, firstId: number, stored: (id: number) => string | undefined) {
+      return numbered(records, firstId).map(record => (hasTimes && stored(record.id)) || encode(record))
+    }
+  }
 }
 
 /** The JSON of a record, or of an array of records. */
@@ -59,12 +72,12 @@ export function previousId (use: KeyUse | undefined, digest: string) {
  * call with other records waits for it, as a call on another instance does. If the other one is not answered, its key is
  * still in use.
  */
-export function oneCallPerKey<T extends HasId> (encode: (record: object) => string, insert: (call: Insert<T>) => Promise<string[]>) {
+export function oneCallPerKey<T extends HasId> (digestOf: (call: Insert<T>) => string, insert: (call: Insert<T>) => Promise<string[]>) {
   const inUse = new Map<string, { digest: string, call: Promise<string> }>()
 
   return {
-    append: (record: NewRecord<T>, key?: string, source?: Source) => appendOneAtATime({ records: [record], isMany: false, key, source }),
-    appendAll: (records: readonly NewRecord<T>[], key?: string, source?: Source) => appendOneAtATime({ records, isMany: true, key, source })
+    append: (record: NewRecord<T>, key?: string) => appendOneAtATime({ records: [record], isMany: false, key }),
+    appendAll: (records: readonly NewRecord<T>[], key?: string) => appendOneAtATime({ records, isMany: true, key })
   }
 
   async function append (given: Insert<T>) {
@@ -74,7 +87,7 @@ export function oneCallPerKey<T extends HasId> (encode: (record: object) => stri
   async function appendOneAtATime (given: Insert<T>) {
     const { key } = given
     if (key === undefined) return append(given)
-    const digest = digestOfCall(given, encode)
+    const digest = digestOf(given)
     const other = inUse.get(key)
     if (other?.digest === digest) return other.call
     const call = other ? other.call.then(refuse, retry) : append({ ...given, digest })

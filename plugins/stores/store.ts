@@ -18,15 +18,15 @@ export interface Store<T extends HasId> {
   /**
    * Appends a record and returns it. Ids may repeat. A record without an id gets the next free id, or the call fails with
    * `NoIdLeftError`. If the idempotency key was used within 24 hours, nothing is appended: the call returns the first
-   * record, or fails with `IdempotencyKeyReusedError` if that record, or its source, was different. A record that conflicts
-   * with others fails with `ConflictError`.
+   * record, or fails with `IdempotencyKeyReusedError` if that record was different. A record that conflicts with others fails
+   * with `ConflictError`.
    */
-  append (record: NewRecord<T>, key?: string, source?: Source): MaybePromise<string>
+  append (record: NewRecord<T>, key?: string): MaybePromise<string>
   /**
    * Appends one or more records in this order and next to each other, all of them or none, and returns them as a JSON array.
    * If one has no id, all get new ids. An idempotency key is for all of them. It is needed only for the operation `createMany`.
    */
-  appendAll? (records: readonly NewRecord<T>[], key?: string, source?: Source): MaybePromise<string>
+  appendAll? (records: readonly NewRecord<T>[], key?: string): MaybePromise<string>
   /** Returns the first record with this id. */
   first (id: number): MaybePromise<string | undefined | null>
   /**
@@ -44,14 +44,6 @@ export interface Store<T extends HasId> {
   count? (query: Pick<Query<T>, 'where' | 'limit'>): MaybePromise<number>
   /** Returns a text that is different after each change of the collection. Without it, lists have no ETag. */
   version? (): MaybePromise<string | undefined>
-}
-
-/** Where records with an idempotency key come from. */
-export interface Source {
-  /** A text that is the same for a retry. It identifies a call instead of the records, which can have another time, or other defaults after a new release. */
-  text: string
-  /** Whether hooks have changed the records. Then a retry gets the stored records, as they are now, because its own are different. */
-  isChanged: boolean
 }
 
 /** The names of the methods that every store has. */

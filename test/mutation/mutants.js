@@ -94,7 +94,7 @@ export const mutants = [
     ["collection === '' ?", 'false ?'],
     ['`./${collection}/', '`${collection}/'],
     ["'^[!-~]{1,255}$'", "'^[!-~]{1,256}$'"],
-    ['store.append(record, ...key)', 'store.append(record)'],
+    ['store.append(record, key)', 'store.append(record)'],
     ['reply.code(201)', 'reply.code(200)'],
     ["idSource === 'server' ? fields :", "idSource === 'client' ? fields :"],
     ["if (record.id !== id) throw invalid('body'", "if (false) throw invalid('body'"],

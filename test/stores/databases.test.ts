@@ -159,11 +159,16 @@ onDatabases('a column that another program has added without a default value is 
 onDatabases('a record that another program has made unreadable does not affect others', async (t, { url, sql }) => {
   const engine = await openEngine(url, patient)
   t.teardown(engine.close)
-  const schema = Type.Object({ ...things.schema.properties, tags: Type.Array(Type.String()) })
-  const store = await opened(engine, { ...things, schema, seed: [1, 2, 3].map(id => ({ ...item(id), tags: [] })) })
-  await sql("update things set tags = 'oops' where id = 2")
+  const at = Type.Optional(Type.String({ readOnly: true, format: 'date-time' }))
+  const schema = Type.Object({ ...things.schema.properties, tags: Type.Array(Type.String()), at })
+  const store = await opened(engine, { ...things, schema, idSource: 'server', seed: [1, 2, 3].map(id => ({ ...item(id), tags: [] })) })
+  const create = async (key?: string) => store.append({ name: 'x', price: 1, tags: [] }, key)
+  await create('used')
+  await sql("update things set tags = 'oops' where id in (2, 4)")
   const records = await Promise.allSettled([1, 2, 3].map(async id => store.first(id)))
   t.same(records.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled'])
+  const created = await Promise.allSettled([create(), create('used'), create('new')])
+  t.same(created.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled'])
 })
 
 onDatabases('other programs cannot store what a list cannot return', async (t, { url, sql }) => {

@@ -99,7 +99,7 @@ test('a store without optional methods, which refuses a key that is in use', asy
 test('calls with one key and one record are one call, and calls with other records wait for each other', async t => {
   let [calls, atOnce, mostAtOnce] = [0, 0, 0]
   let outcome: () => string = () => 'created'
-  const { append } = oneCallPerKey<Sample>(JSON.stringify, async () => {
+  const { append } = oneCallPerKey<Sample>(({ records }) => JSON.stringify(records), async () => {
     calls++
     mostAtOnce = Math.max(mostAtOnce, ++atOnce)
     await setImmediate()

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 import { StartupError } from '../../startup.js'
 import { conflicts, unfit, violations, withIndex } from '../errors.js'
 import { encoderOf, fieldsOf } from '../fields.js'
-import { createdBefore, digestOfCall, jsonOf, memoryKeys, previousId, type Insert } from '../idempotency.js'
+import { jsonOf, memoryKeys, previousId, retriesOf, type Insert } from '../idempotency.js'
 import type { Query } from '../../../schemas/query.js'
 import { planner, type Value } from '../query.js'
 import { generatedIds, hasId, indexedFields, maxCountedId, nextId, numbered, uniqueFields, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
@@ -44,6 +44,7 @@ export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeou
   const encode = encoderOf(schema)
   const ids = generatedIds({ schema, seed })
   const keys = memoryKeys()
+  const retries = retriesOf(definition, encode)
   let lastId = ids.before
   let lastPosition = 0
   let changes = 0
@@ -60,8 +61,8 @@ export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeou
 
   return {
     schema,
-    append: (record, key, source) => append({ records: [record], isMany: false, key, source }),
-    appendAll: (records, key, source) => append({ records, isMany: true, key, source }),
+    append: (record, key) => append({ records: [record], isMany: false, key }),
+    appendAll: (records, key) => append({ records, isMany: true, key }),
     change,
     first: id => indexes.first(id)?.json,
     select,
@@ -71,9 +72,9 @@ export function memory<T extends HasId> (definition: MemoryDefinition<T>, timeou
 
   function append (call: Insert<T>) {
     const { records, isMany, key } = call
-    const digest = key === undefined ? '' : digestOfCall(call, encode)
+    const digest = key === undefined ? '' : retries.digestOf(call)
     const used = key === undefined ? undefined : previousId(keys.get(key), digest)
-    if (used !== undefined) return jsonOf(createdBefore(call, used, encode, id => indexes.first(id)?.json), isMany)
+    if (used !== undefined) return jsonOf(retries.recordsOf(call, used, id => indexes.first(id)?.json), isMany)
     const areNumbered = !records.every(hasId)
     const first = areNumbered ? nextId(lastId, id => indexes.first(id) !== undefined, ids.maximum, records.length) : Number(records[0]?.id)
     const given = numbered(records, first)

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { StartupError } from '../../startup.js'
 import { batch, Failure, inParts } from '../batch.js'
 import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError } from '../errors.js'
-import { createdBefore, digestOf, expiredBefore, keyCleanup, oneCallPerKey, type Insert } from '../idempotency.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, retriesOf, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { migrate } from '../sql/migrations.js'
 import type { Statement } from '../sql/queries.js'
@@ -67,7 +67,6 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
   const lists = listReader<T>(table, { run, openSnapshot, timeout })
   const changeInOrder = changesInOrder({ table, firstRows, write, conflictOf, lookUp, timeout })
-  const [insert, insertAndNumber] = [inserter(false, table, write, conflictsInInserts, firstRows), inserter(true, table, write, conflictsInInserts, firstRows)]
 
   const readVersion = batch(async function readOnce (calls: undefined[]) {
     const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
@@ -78,6 +77,10 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   const selectFirst = batch<number, string | undefined>(ids => inParts(ids, async function selectAll (part) {
     return (await firstRows(part)).map(row => row && table.encodeRow(row))
   }), { concurrency: 2 })
+
+  const retries = retriesOf(collection, table.encode)
+  const inserterOf = (isNumbered: boolean) => inserter(isNumbered, table, write, conflictsInInserts, retries, selectFirst)
+  const [insert, insertAndNumber] = [inserterOf(false), inserterOf(true)]
 
   opened.push({
     ...table.created,
@@ -92,7 +95,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
 
   return {
     schema,
-    ...oneCallPerKey<T>(table.encode, async function append (call) {
+    ...oneCallPerKey<T>(retries.digestOf, async function append (call) {
       table.checkTexts(call)
       return withTimeout((call.records.every(hasId) ? insert : insertAndNumber)(call))
     }),
@@ -121,7 +124,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
 }
 
 /** Combines inserts into batches. A retry with an idempotency key is answered with the records that the key has created. */
-function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts'], firstRows: (ids: number[]) => Promise<(Row | undefined)[]>) {
+function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts'], retries: ReturnType<typeof retriesOf<T>>, selectFirst: (id: number) => Promise<string | undefined>) {
   const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
 
   return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Failure)[]> {
@@ -152,13 +155,13 @@ function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeo
     if (inserts.length === 0) return []
     const { rows } = await write({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
     const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id: Number(id) }]))
-    const ids = inserts.filter(({ source, key }) => source?.isChanged && uses.has(key)).flatMap(({ records, key }) => numbered(records, Number(uses.get(key)?.id)).map(({ id }) => id))
-    const found = ids.length > 0 ? await firstRows(ids) : []
-    const stored = new Map(ids.map((id, n) => [id, found[n] && table.encodeRow(found[n])]))
-    return inserts.map(insert => {
+    return Promise.all(inserts.map(async insert => {
       const use = uses.get(insert.key)
-      if (use === undefined) return new Failure(new IdempotencyKeyInUseError())
-      return use.digest === insert.digest ? createdBefore(insert, use.id, table.encode, id => stored.get(id)) : new Failure(new IdempotencyKeyReusedError())
-    })
+      if (use === undefined) throw new IdempotencyKeyInUseError()
+      if (use.digest !== insert.digest) throw new IdempotencyKeyReusedError()
+      const ids = retries.hasTimes ? numbered(insert.records, use.id).map(({ id }) => id) : []
+      const stored = new Map(await Promise.all(ids.map(async id => [id, await selectFirst(id)] as const)))
+      return retries.recordsOf(insert, use.id, id => stored.get(id))
+    }).map(response => response.catch(error => new Failure(error))))
   }
 }

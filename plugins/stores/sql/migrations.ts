@@ -94,9 +94,9 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
     for (const [from, to] of renames.filter(([from]) => actual.has(from))) {
       const [previous, next] = [quoted(from), quoted(to)]
       const isLeft = `${next} is null and ${previous} is not null`
-      const isSame = typeOf(record[to]) === typeOf(record[from])
-      const lost = actual.has(to) ? await count(table, isSame ? `${next} <> ${previous}` : isLeft) : 0
-      if (lost) problems.push(`${table.name}.${from} cannot be renamed to ${to}, because the table has both, and ${counted(lost, 'record')} would lose a value. Remove one of both in upgrades, such as: alter table ${table.table} drop column ${next}`)
+      const isSame = JSON.stringify(record[to]) === JSON.stringify(record[from])
+      const lost = actual.has(to) ? await count(table, `${previous} is not null${isSame ? ` and ${next} <> ${previous}` : ''}`) : 0
+      if (lost) problems.push(`${table.name}.${from} cannot be renamed to ${to}, because the table has both, and ${counted(lost, 'record')} would lose a value. In upgrades, copy the values that you need, and remove one of both columns, such as: alter table ${table.table} drop column ${previous}`)
       if (!actual.has(to)) {
         await run(`alter table ${table.table} rename column ${previous} to ${next}`)
         Object.assign(record, { [to]: record[from] })
@@ -210,14 +210,11 @@ function typeIn (columnType: string, { type }: Pick<Field, 'type'>): FieldType |
   if (/^bool(ean)?$/i.test(columnType)) return 'boolean'
 }
 
-/** Returns whether SQL contains the name of a column as a word, and not only in a text or a comment. */
+/** Returns whether SQL contains the name of a column as a word, and not only in a text or a comment. Texts of PostgreSQL such as $$it's$$ have other ends. */
 function mentions (sql: string, name: string) {
-  const code = sql.replaceAll(/'[^']*'|--.*|\/\*[^]*?\*\/|"[^"]*"/g, part => part.startsWith('"') ? part : ' ').toLowerCase()
+  const texts = /[\\$]/.test(sql) ? /^$/g : /'[^']*'|--.*|\/\*[^]*?\*\/|"[^"]*"/g
+  const code = sql.replaceAll(texts, part => part.startsWith('"') ? part : ' ').toLowerCase()
   return /^\w+$/.test(name) ? code.split(/\W+/).includes(name.toLowerCase()) : code.includes(quoted(name).slice(1, -1).toLowerCase())
-}
-
-function typeOf (record: Records[string] | undefined) {
-  return typeof record === 'object' ? record.type : record
 }
 
 /** Adds what was done to the message of an error. */

@@ -1,5 +1,5 @@
 import { withIndex } from '../errors.js'
-import { createdBefore, digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, type Insert } from '../idempotency.js'
+import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, retriesOf, type Insert } from '../idempotency.js'
 import { listReader } from '../sql/lists.js'
 import { migrate, sharedTables } from '../sql/migrations.js'
 import { listStatements } from '../sql/queries.js'
@@ -63,6 +63,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   const sqlTable = tableOf(collection, dialect)
   const { table, columns, fields, encode, sizeOf, valuesOf, encodeValues, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
   const lists = { ...listStatements(sqlTable, dialect), encodeRow }
+  const retries = retriesOf(collection, encode)
   const orConflict = conflictFinder(connection, name, fields)
   const statements = {
     insert: `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`,
@@ -89,7 +90,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   return {
     schema,
 
-    ...oneCallPerKey<T>(encode, async function append (call) {
+    ...oneCallPerKey<T>(retries.digestOf, async function append (call) {
       checkTexts(call)
       return write(() => insertAll(call), sizeOf(call))
     }),
@@ -120,7 +121,7 @@ function openStore<T extends HasId> (collection: StoreDefinition<T>, connections
   function insertAll (call: Insert<T>) {
     const { records, isMany, key, digest: newDigest = '' } = call
     const [digest = '', usedId] = key === undefined ? [] : prepared(statements.selectUse).get(key, expiredBefore()) as [string, number] | undefined ?? []
-    if (usedId !== undefined) return createdBefore(call, Number(previousId({ digest, id: usedId }, newDigest)), encode, first)
+    if (usedId !== undefined) return retries.recordsOf(call, Number(previousId({ digest, id: usedId }, newDigest)), first)
     const areNumbered = !records.every(hasId)
     const firstId = areNumbered ? newId(records.length) : Number(records[0]?.id)
     const given = numbered(records, firstId)

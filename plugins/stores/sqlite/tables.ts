@@ -21,16 +21,10 @@ export const dialect: Dialect = {
   withoutIndex: column => `+${column}`
 }
 
-/** A number with as many digits as it needs. 17 are enough for every number. */
-const decimal = (column: string) => {
-  const [short, long] = [`printf('%.15g', ${column})`, `printf('%!.16g', ${column})`]
-  return `case ${column} when cast(${short} as real) then ${short} when cast(${long} as real) then ${long} else printf('%!.17g', ${column}) end`
-}
-
 /** Expressions that convert the values of a column to JSON, by type. */
 const toJson: Record<Exclude<FieldType, 'json'>, (column: string) => string> = {
   integer: column => `cast(${column} as text)`,
-  number: decimal,
+  number: column => column, // `alter` writes it as JavaScript does
   string: column => `json_quote(${column})`,
   boolean: column => `iif(${column}, 'true', 'false')`
 }
@@ -61,14 +55,15 @@ export function sqliteDatabase (connection: Connection): Database {
   /** Adds columns, or rebuilds the table, because `alter table` cannot change a column, and SQLite 3.45 refuses a default such as 1.5. */
   function alter (needed: Table, changes: Change[], actual: Map<string, ActualColumn>) {
     const { table } = needed
-    // SQLite converts some very large and very small numbers inexactly, and writes others than JavaScript does, so they are written once more.
-    const numbers = changes.filter(({ column: { type }, from }) => (from === 'number' && type === 'json') || (from === 'json' && type === 'number')).map(({ column: { column, type } }) =>
-      ({ column, type, rows: query(`select ${positionIn(actual)}, ${column} from ${table} where abs(cast(${column} as real)) not between 1e-4 and 1e15`) }))
+    // SQLite reads and writes some numbers inexactly, so JavaScript converts them.
+    const numbers = changes.filter(({ column: { type }, from }) => (from === 'number' && type === 'json') || (from === 'json' && type === 'number')).map(({ column: { column, type }, from }) =>
+      ({ column, type, rows: query(`select ${positionIn(actual)}, ${column} from ${table} where ${from === 'json' ? `json_type(${column}) in ('integer', 'real')` : `${column} is not null`}`) }))
     if (changes.every(({ column, has }) => !has && (column.isOptional || (column.default !== undefined && column.type !== 'number')))) {
       for (const { column } of changes) run(`alter table ${table} add column ${columnSql(column)}`)
     } else rebuild(needed, changes, actual)
     for (const { column, type, rows } of numbers) {
-      for (const [row, value] of rows) connection.prepare(`update ${table} set ${column} = ? where position = ?`).run(type === 'number' ? Number(value) : JSON.stringify(value), row)
+      const update = connection.prepare(`update ${table} set ${column} = ? where position = ?`)
+      for (const [row, value] of rows) update.run(type === 'number' ? Number(value) : JSON.stringify(value), row)
     }
     for (const { column: { column, type, default: value } } of changes) {
       if (type === 'number' && value) connection.prepare(`update ${table} set ${column} = ?1 where ${column} = ${value} and ${column} <> ?1`).run(Number(value.slice(1, -1)))
@@ -130,9 +125,9 @@ function positionIn (actual: Map<string, ActualColumn>) {
   return actual.has('position') ? 'position' : 'rowid'
 }
 
-/** Our foreign keys in the SQL of a table. A default can have any text. */
+/** Our foreign keys in the SQL of a table. A default can have any text, and a name an apostrophe. */
 function keysIn (sql: string) {
-  return Array.from(sql.replaceAll(/'[^']*'/g, '').matchAll(/constraint "([^"]+:fkey)" references "([^"]+)"/g), ([, key = '', target = '']) => ({ key, target }))
+  return Array.from(sql.replaceAll(/'[^']*'|"[^"]*"/g, part => part.startsWith('"') ? part : '').matchAll(/constraint "([^"]+:fkey)" references "([^"]+)"/g), ([, key = '', target = '']) => ({ key, target }))
 }
 
 function converted (column: string, to: FieldType, from: FieldType = to) {
