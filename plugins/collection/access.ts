@@ -27,14 +27,9 @@ export function bodyPreparation ({ schema, newSchema }: CheckedDefinition) {
     const { method, body } = request
     const records = Array.isArray(body) ? body : [body]
     if (records.length > maxRecords) return // it is invalid
-    if (removeFields) {
-      for (const record of records) removeFields(record)
-      if (isLarge(request)) await afterOthers()
-    }
-    if (addDefaults && method !== 'PATCH') {
-      addDefaults(request, ...records)
-      if (isLarge(request)) await afterOthers()
-    }
+    for (const record of records) removeFields?.(record)
+    if (method !== 'PATCH') addDefaults?.(request, ...records)
+    if (isLarge(request)) await afterOthers()
   }
 }
 

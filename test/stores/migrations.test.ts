@@ -195,12 +195,12 @@ onDatabases('a reference to another collection than before is checked, and so ar
 })
 
 onDatabases('an upgrade mentions a field only by its name', async (t, { url }) => {
-  const fields = { name: string, username: string, a: string, 'x y': string, size: string, größe: string }
-  await create(url, loans(fields), [{ name: 'Ann', username: 'ANN', a: 'b', 'x y': 'c', size: '5', größe: '5' }])
+  const fields = { name: string, username: string, a: string, 'x y': string, "o'c": string, size: string, größe: string }
+  await create(url, loans(fields), [{ name: 'Ann', username: 'ANN', a: 'b', 'x y': 'c', "o'c": 'd', size: '5', größe: '5' }])
   const toJson = (name: string) => `update loans set ${name} = '"' || ${name} || '"'`
-  const upgrades = [`update loans set username = lower(username) where username <> 'a name'; -- the clients' sizes\n${toJson('size')}; /* isn't a */ ${toJson('größe')}`]
-  const after = { name: nullable, username: string, a: nullable, 'x y': nullable, size: nullable, größe: nullable }
-  t.same(await read(url, loans(after, { upgrades })), [{ id: 1, name: 'Ann', username: 'ann', a: 'b', 'x y': 'c', size: '5', größe: '5' }])
+  const upgrades = [`update loans set username = lower(username) where username <> 'a name'; -- the clients' sizes\n${toJson('size')}; /* isn't a */ ${toJson('größe')}; ${toJson('"o\'c"')}`]
+  const after = { name: nullable, username: string, a: nullable, 'x y': nullable, "o'c": nullable, size: nullable, größe: nullable }
+  t.same(await read(url, loans(after, { upgrades })), [{ id: 1, name: 'Ann', username: 'ann', a: 'b', 'x y': 'c', "o'c": 'd', size: '5', größe: '5' }])
   const unreadable = [...upgrades, 'update loans set username = upper(username)']
   await t.rejects(start(url, loans({ ...after, username: nullable }, { upgrades: unreadable })), { code: 'ERR_STARTUP', message: /^loans.username must contain JSON after the upgrades: / })
   const readable = [...upgrades, "update loans set username = '\"' || username || '\"'"]
