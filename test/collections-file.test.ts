@@ -246,6 +246,7 @@ test('multipleOf takes decimals as they are written', async t => {
   for (const price of [0.005, 19.999, -0.071, 123456789.011, 1e-300, 9007199254740.123]) t.same((await create({ price })).json(), invalidBody('body', ['/price', 'must be a multiple of 0.01']))
   for (const half of [7.5, -2.5, 1e20]) t.same((await create({ half })).json().half, half)
   for (const half of [7, 1125899906842624.25]) t.same((await create({ half })).json(), invalidBody('body', ['/half', 'must be a multiple of 2.5']))
+  t.equal((await create({ box: 1e15 })).json().box, 1e15)
   for (const box of [25, 7e15 + 3, 9007199254740001]) t.same((await create({ box })).json(), invalidBody('body', ['/box', 'must be a multiple of 10']))
 })
 

@@ -131,29 +131,24 @@ function problemsOfAccess (schema: TObject) {
 /** The defaults of an empty object have at most so many characters. */
 const maxDefaults = 64 * 1024
 
-/** Defaults that are not valid, or that have no end. A default can be an object whose fields have defaults, and a hook can add others. */
+/** Defaults that are not valid, or that have no end. Those that are objects have defaults for their fields, and a hook can complete them. */
 function problemsOfDefaults (schema: TObject) {
   const { $defs, definitions } = schema
   const addDefaults = defaultAdder(schema)
-  const wrong: { path: string, message: string }[] = []
-  const given = schemasIn({ ...schema, default: undefined }, '/schema').filter(({ schema: part }) => part.default !== undefined || part.properties).flatMap(({ schema: part, path }) => {
+  const parts = schemasIn({ ...schema, default: undefined }, '/schema')
+  const endless = parts.find(({ schema: part }) => {
     try {
-      const value = structuredClone(part.default === undefined ? {} : part.default)
-      addDefaults?.([value], maxDefaults, part)
-      return part.default === undefined ? [] : [{ part, path, value }]
-    } catch (error) {
-      const isEndless = error instanceof RangeError
-      wrong.push(isEndless ? { path, message: `must not add more than ${maxDefaults} characters to an empty object with its defaults` } : { path: `${path}/default`, message: 'must be JSON' })
-      return []
+      addDefaults?.([part.properties && structuredClone(part.default ?? {})], maxDefaults, part)
+      return false
+    } catch {
+      return true
     }
   })
-  if (wrong.length > 0) return wrong.slice(0, 1) // others contain it
-  const properties = given.map(({ part }, n): [number, TSchema] => [n, part])
-  const problems = problemsIn(Type.Object(Object.fromEntries(properties), { $defs, definitions }), { ...given.map(({ value }) => value) })
-  return problems.filter(({ message }) => message !== 'is required').map(({ path, message }) => {
-    const [, n, ...inner] = path.split('/')
-    return { path: [given[Number(n)]?.path, 'default', ...inner].join('/'), message }
-  })
+  if (endless) return [{ path: endless.path, message: `must not add more than ${maxDefaults} characters to an empty object with its defaults` }] // others contain it
+  const given = parts.filter(({ schema: part }) => part.default !== undefined && Object(part.default) !== part.default)
+  const properties = given.map(({ schema: part }, n): [number, TSchema] => [n, part])
+  return problemsIn(Type.Object(Object.fromEntries(properties), { $defs, definitions }), { ...given.map(({ schema: part }) => part.default) })
+    .map(({ path, message }) => ({ path: `${given[Number(path.slice(1))]?.path}/default`, message }))
 }
 
 /** The problems of a value. A schema that refers to another one outside of it, as that of a host can, is not checked. */

@@ -49,20 +49,25 @@ export function fieldVisitor (schema: TSchema, isVisited: (property: TSchema | b
   function planOf (schema: TSchema) {
     if (!hasFields(schema)) return
     const all = forSameValue(schema, targets, followed)
-    const maps = all.map(({ properties = {}, patternProperties, additionalProperties, unevaluatedProperties }) => ({
-      properties,
-      patterns: Object.entries<TSchema | boolean>({ ...patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part })),
-      rest: additionalProperties,
-      unevaluated: unevaluatedProperties || true
+    const unconditional = new Set(forSameValue(schema, targets, ['allOf']))
+    const maps = all.map(part => ({
+      isUnconditional: unconditional.has(part),
+      properties: part.properties ?? {},
+      patterns: Object.entries<TSchema | boolean>({ ...part.patternProperties }).map(([pattern, part]) => ({ pattern: new RegExp(pattern, 'u'), part })),
+      rest: part.additionalProperties,
+      unevaluated: part.unevaluatedProperties || true
     }))
     const visited = new Set(all.flatMap(mapsOf).filter(part => isVisited(part, false)))
     const entryOf = (name: string) => {
-      const evaluated = maps.flatMap(({ properties, patterns, rest }) => {
+      let isEvaluated = false
+      const found = maps.flatMap(({ isUnconditional, properties, patterns, rest }) => {
         const matching = patterns.filter(({ pattern }) => pattern.test(name)).map(({ part }) => part)
-        const isOther = matching.length === 0 && !Object.hasOwn(properties, name)
-        return [own(properties, name), ...matching, isOther ? rest : undefined].filter(part => part !== undefined)
+        const isNamed = Object.hasOwn(properties, name)
+        const others = matching.length > 0 || isNamed ? matching : [rest]
+        isEvaluated ||= isNamed || (isUnconditional && others.some(Boolean))
+        return [own(properties, name), ...others]
       })
-      const parts = evaluated.length > 0 ? evaluated : maps.map(({ unevaluated }) => unevaluated)
+      const parts = isEvaluated ? found : [...found, ...maps.map(({ unevaluated }) => unevaluated)]
       return { visited: parts.filter(part => visited.has(part)), parts: parts.filter(isSchema) }
     }
     const known = new Map(all.flatMap(({ properties }) => Object.keys({ ...properties })).map(name => [name, entryOf(name)]))

@@ -44,13 +44,16 @@ export function areUnique (items: unknown[], textOf: (value: unknown) => string)
   return items.every(item => seen.size < seen.add(textOf(item)).size)
 }
 
-/** Returns a function that returns whether a number is a multiple of another one, as both are written: in JavaScript, 19.99 / 0.01 is 1998.9999999999998. */
+/**
+ * Returns a function that returns whether a number is a multiple of another one, as both are written: in JavaScript, 19.99 / 0.01
+ * is 1998.9999999999998. Ajv only looks at the quotient. What it accepts is accepted, except for large integers.
+ */
 export function multipleCheck (divisor: number) {
   const [digits = '', exponent] = divisor.toExponential().split('e')
   const decimals = digits.slice(2).length
   const [factor, power] = [Number(digits.replace('.', '')), Number(exponent) - decimals]
   return function isMultiple (number: number) {
-    if (Number.isInteger(number) && Number.isInteger(divisor)) return number % divisor === 0
+    if (Number.isSafeInteger(number) && Number.isInteger(divisor)) return number % divisor === 0
     const quotient = number / divisor
     if (Number.isSafeInteger(quotient)) return true
     const multiple = Math.round(quotient) * factor

@@ -95,12 +95,13 @@ export async function migrate (database: Database, isNew: boolean, shared: strin
       const [previous, next] = [quoted(from), quoted(to)]
       const isLeft = `${next} is null and ${previous} is not null`
       const isSame = JSON.stringify(record[to]) === JSON.stringify(record[from])
-      const lost = actual.has(to) ? await count(table, `${previous} is not null${isSame ? ` and ${next} <> ${previous}` : ''}`) : 0
+      const isMerged = isSame && !actual.get(from)?.isRequired
+      const lost = actual.has(to) ? await count(table, [...isSame ? [`${next} <> ${previous}`] : [], ...isMerged ? [] : [isLeft]].join(' or ')) : 0
       if (lost) problems.push(`${table.name}.${from} cannot be renamed to ${to}, because the table has both, and ${counted(lost, 'record')} would lose a value. In upgrades, copy the values that you need, and remove one of both columns, such as: alter table ${table.table} drop column ${previous}`)
       if (!actual.has(to)) {
         await run(`alter table ${table.table} rename column ${previous} to ${next}`)
         Object.assign(record, { [to]: record[from] })
-      } else if (isSame && await count(table, isLeft)) {
+      } else if (isMerged && await count(table, isLeft)) {
         await run(`update ${table.table} set ${next} = ${previous}, ${previous} = null where ${isLeft}`)
       } else continue
       isChanged = true

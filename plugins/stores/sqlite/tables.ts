@@ -24,7 +24,7 @@ export const dialect: Dialect = {
 /** Expressions that convert the values of a column to JSON, by type. */
 const toJson: Record<Exclude<FieldType, 'json'>, (column: string) => string> = {
   integer: column => `cast(${column} as text)`,
-  number: column => column, // `alter` writes it as JavaScript does
+  number: column => `printf('%!.17g', ${column})`, // until `alter` writes it as JavaScript does
   string: column => `json_quote(${column})`,
   boolean: column => `iif(${column}, 'true', 'false')`
 }
