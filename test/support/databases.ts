@@ -18,8 +18,8 @@ interface TestDatabase {
   transactions (): Promise<number>
   /** SQL that makes the database reject negative prices. */
   refuseNegative: string
-  /** SQL that creates items with ids from 2 to this one, of about 450 bytes each. */
-  itemsTo (last: number): string
+  /** SQL that creates items with ids from 2 to this one, whose names have this length. */
+  itemsTo (last: number, length?: number): string
   /** The number of lists with an open transaction. */
   openLists (): Promise<number>
   /** Blocks writes of items until the returned function is called. */
@@ -54,9 +54,9 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
           database.close()
         }
       },
-      itemsTo: last => `
+      itemsTo: (last, length = 1600) => `
         insert into items (id, name, price)
-        with recursive n (n) as (select 2 union all select n + 1 from n where n < ${last}) select n, printf('%-1600s', n), n + 0.25 from n`
+        with recursive n (n) as (select 2 union all select n + 1 from n where n < ${last}) select n, printf('%-${length}s', n), n + 0.25 from n`
     })
   })
 
@@ -82,7 +82,7 @@ export function onDatabases (name: string, run: (t: Test, database: TestDatabase
           await client.end()
         }
       },
-      itemsTo: last => `insert into items (id, name, price) select n, rpad(n::text, 1600), n + 0.25 from generate_series(2, ${last}) as n`
+      itemsTo: (last, length = 1600) => `insert into items (id, name, price) select n, rpad(n::text, ${length}), n + 0.25 from generate_series(2, ${last}) as n`
     })
   })
 }
