@@ -45,18 +45,22 @@ function create (folder: string) {
   }
 }
 
-/** Starts a process that waits for the end of the run, then stops the shared PostgreSQL and removes the folder. */
+/**
+ * Starts a process that waits for the end of the run, then stops the shared PostgreSQL and removes the folder. It ends with
+ * SIGKILL, because tap would write to the folder of the project at its exit, and somebody may just be removing that.
+ */
 function cleanUpAfterwards (run: string) {
   const script = `
     const { readFileSync, rmSync } = require('node:fs')
     const [run, tap] = process.argv.slice(1)
     const isRunning = pid => { try { return process.kill(pid, 0) } catch (error) { return error.code === 'EPERM' } }
     const pidIn = file => { try { return parseInt(readFileSync(file, 'utf8')) } catch {} }
-    const watch = setInterval(() => {
+    setInterval(() => {
       if (isRunning(Number(tap))) return
       const postgres = pidIn(run + '/postgres/data/postmaster.pid')
-      if (postgres && isRunning(postgres)) process.kill(postgres, 'SIGQUIT')
-      else if (clearInterval(watch) === undefined) rmSync(run, { recursive: true, force: true })
+      if (postgres && isRunning(postgres)) return process.kill(postgres, 'SIGQUIT')
+      rmSync(run, { recursive: true, force: true })
+      process.kill(process.pid, 'SIGKILL')
     }, 250)`
   spawn(process.execPath, ['-e', script, run, String(process.ppid)], {
     detached: true, stdio: 'ignore', env: uncovered
