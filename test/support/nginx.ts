@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { chmodSync, writeFileSync } from 'node:fs'
 import type { Test } from 'tap'
 import { newFolder } from './folder.js'
@@ -12,7 +13,11 @@ export async function startNginx (t: Pick<Test, 'teardown'>, configure: (port: n
   const log = `${folder}/errors`
   writeFileSync(`${folder}/nginx.conf`, configure(port, folder))
   const nginx = spawn('nginx', ['-p', folder, '-c', `${folder}/nginx.conf`, '-g', `daemon off; pid ${folder}/pid; error_log ${log} warn;`], { stdio: 'ignore' })
-  t.teardown(() => nginx.kill('SIGTERM'))
+  const exit = once(nginx, 'exit')
+  t.teardown(() => {
+    nginx.kill('SIGTERM')
+    return exit // it still writes to the folder
+  })
   return { nginx, port, log }
 }
 
