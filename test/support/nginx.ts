@@ -16,7 +16,7 @@ export async function startNginx (t: Pick<Test, 'teardown'>, configure: (port: n
   const exit = once(nginx, 'exit')
   t.teardown(() => {
     nginx.kill('SIGTERM')
-    return exit // it still writes to the folder
+    return exit // until then, nginx writes to the folder
   })
   return { nginx, port, log }
 }

@@ -46,8 +46,8 @@ function create (folder: string) {
 }
 
 /**
- * Starts a process that waits for the end of the run, then stops the shared PostgreSQL and removes the folder. It ends with
- * SIGKILL, because tap would write to the folder of the project at its exit, and somebody may just be removing that.
+ * Starts a process that waits for the end of the run, then stops the shared PostgreSQL and removes the folder. The process ends
+ * with SIGKILL: at a normal exit, the hooks of tap write to the folder of the project, and create it again if it was removed.
  */
 function cleanUpAfterwards (run: string) {
   const script = `
