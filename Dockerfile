@@ -4,7 +4,7 @@ COPY package.json package-lock.json ./
 # npm settings and certificates can be passed as build secrets. They are not stored in the image.
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=cafile npm ci
 COPY tsconfig.json tsconfig.build.json ./
-COPY scripts/build*.js scripts/
+COPY scripts/copy-pages.js scripts/
 COPY schemas schemas
 COPY plugins plugins
 COPY src src

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Readable } from 'node:stream'
-import '../test/support/typescript.js'
 import { openEngine } from '../dist/plugins/stores.js'
 
 const { startPostgres } = await import('../test/support/postgres.ts')

@@ -1,5 +1,5 @@
 // Compares 1, 2 and 4 instances on one database, each with the same load, alternately in one run:
-// node --import ./test/support/typescript.js bench/scaling.js
+// node --import=tsx bench/scaling.js
 // It prints the ratios to one instance: of requests per second, and of requests per second of CPU time of the service and of
 // PostgreSQL, which other processes disturb less.
 import { spawn } from 'node:child_process'

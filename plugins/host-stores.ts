@@ -4,7 +4,7 @@ import type { CheckedDefinition } from './collection/definition.js'
 import type { Records } from './definitions.js'
 import { StartupError } from './startup.js'
 import { fieldsOf } from './stores/fields.js'
-import { requiredMethods, type HasId, type MaybePromise, type Store, type StoreDefinition } from './stores/store.js'
+import { methodNames, type HasId, type MaybePromise, type Store, type StoreDefinition } from './stores/store.js'
 
 /** Stores by the name of their collection. A host can provide its own. */
 export type OwnStores<R extends { [K in keyof R]: HasId } = Records> = { [K in keyof R]?: Store<R[K]> }
@@ -14,7 +14,7 @@ export type StoreOrFunction<T extends HasId> = Store<T> | ((request: FastifyRequ
 
 /** The decorator `stores`: the stores of the registered collections. */
 export type Stores<R extends { [K in keyof R]: HasId } = Records> = Required<OwnStores<R>> & {
-  /** Opens the store of a collection. Later calls return the same store. If each request has its own store, it is a function of the request. */
+  /** Opens the store of a collection, once. If each request has its own store, it is a function of the request. */
   open<T extends HasId> (collection: StoreDefinition<T>): Promise<StoreOrFunction<T>>
 }
 
@@ -30,23 +30,29 @@ export function hostStores (given: HostStores) {
       const { name } = collection
       refuseConstraints(collection)
       const select = (stores: object) => (stores as Record<string, Store<T>>)[name] ?? missing(name)
-      return typeof given === 'function' ? async (request: FastifyRequest) => select(await given(request)) : select(given)
+      if (typeof given !== 'function') return select(given)
+      return async (request: FastifyRequest) => select(await given(request))
     }
   }
 }
 
+type Constrained = Pick<StoreDefinition<never>, 'name' | 'unique' | 'references'>
+
 /** Stores of a host do not compare the records of a collection with others. */
-export function refuseConstraints ({ name, unique = [], references = {} }: Pick<StoreDefinition<never>, 'name' | 'unique' | 'references'>) {
-  if (unique.length > 0 || Object.keys(references).length > 0) throw new StartupError(`Invalid collection ${name}: unique and references do not work with a store of your own.`)
+export function refuseConstraints ({ name, unique = [], references = {} }: Constrained) {
+  if (unique.length === 0 && Object.keys(references).length === 0) return
+  throw new StartupError(`Invalid collection ${name}: unique and references do not work with a store of your own.`)
 }
 
 const storeOfRequest = Symbol('store')
 
+type StoreOf = (request: FastifyRequest) => Store<HasId>
+
 /**
- * Returns a function that returns the store of a request. The request keeps its store: an async context could be that of
+ * Returns a function that returns the store of a request. The request keeps its store: an async context could be of
  * another request, because a hook of the host may call `done` from there.
  */
-export function storeOf (app: FastifyInstance, collection: CheckedDefinition, store: StoreOrFunction<HasId>): (request: FastifyRequest) => Store<HasId> {
+export function storeOf (app: FastifyInstance, collection: CheckedDefinition, store: StoreOrFunction<HasId>): StoreOf {
   if (typeof store !== 'function') {
     checkStore(collection, store)
     return () => store
@@ -66,7 +72,8 @@ export function storeOf (app: FastifyInstance, collection: CheckedDefinition, st
 function checkStore ({ name, schema }: CheckedDefinition, store: Store<HasId>) {
   if (!isStore(store)) missing(name)
   if (store.schema && JSON.stringify(fieldsOf(store.schema)) !== JSON.stringify(fieldsOf(schema))) {
-    throw new StartupError(`The option store has a store of ${schemaName(store.schema.$id) || 'other'} records for the collection ${name}.`)
+    const kind = schemaName(store.schema.$id) || 'other'
+    throw new StartupError(`The option store has a store of ${kind} records for the collection ${name}.`)
   }
 }
 
@@ -74,10 +81,6 @@ function missing (name: string): never {
   throw new StartupError(`The option store has no store for the collection ${name}.`)
 }
 
-export function cannotCreateMany (name: string): never {
-  throw new StartupError(`The option store of the collection ${name} has no method appendAll, which the operation createMany needs.`)
-}
-
 export function isStore (value: unknown) {
-  return requiredMethods.every(method => typeof Object(value)[method] === 'function')
+  return methodNames.every(method => typeof Object(value)[method] === 'function')
 }

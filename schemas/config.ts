@@ -5,15 +5,16 @@ import { oneOf } from './fields.js'
 export const databaseDefaults = { timeout: 5000, poolSize: 10 }
 
 /** The smallest file with a collection. */
-export const collectionsExample = '{"orders": {"schema": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}}}'
+export const collectionsExample =
+  '{"orders": {"schema": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}}}'
 
-/** A token for `AUTH_TOKENS`, with or without a name. The characters are those of RFC 6750, so a colon can only follow a name. */
+/** A token for `AUTH_TOKENS`, with or without a name. The characters are those of RFC 6750, without a colon. */
 export const namedToken = {
   pattern: '([A-Za-z0-9._~+/-]+:)?[A-Za-z0-9._~+/-]+=*',
   expected: 'TOKEN or NAME:TOKEN, of letters, digits and -._~+/, with = only at the end'
 }
 
-/** What a token allows: `read` is GET and HEAD, `write` everything. With a name, only in the collection with this name. */
+/** What a token allows: `read` is GET and HEAD, `write` everything. With a name, only in this collection. */
 export const scope = {
   pattern: '([A-Za-z0-9_-]+:)?(read|write)',
   expected: 'read, write, COLLECTION:read or COLLECTION:write'
@@ -37,7 +38,11 @@ function text (description: string) {
  * error message "NAME must be …" if a pattern or format does not match.
  */
 export const Config = Type.Object({
-  HOST: Type.String({ default: '127.0.0.1', minLength: 1, description: 'Address to listen on; `0.0.0.0` or `::` for all addresses' }),
+  HOST: Type.String({
+    default: '127.0.0.1',
+    minLength: 1,
+    description: 'Address to listen on; `0.0.0.0` or `::` for all addresses'
+  }),
   PORT: integer([0, 65535], 'Port to listen on; `0` for any free port', 3000),
   LOG_LEVEL: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
     default: 'info',
@@ -63,8 +68,12 @@ export const Config = Type.Object({
     expected: 'memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',
     description: 'Where data is stored: `memory`, `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`'
   }),
-  DATABASE_TIMEOUT: integer([1, 600_000], 'Maximum time for the database operations of a request, in milliseconds', databaseDefaults.timeout),
-  DATABASE_POOL_SIZE: integer([2, 1000], 'Maximum number of connections to PostgreSQL, at least 2', databaseDefaults.poolSize),
+  DATABASE_TIMEOUT: integer(
+    [1, 600_000], 'Maximum time for the database operations of a request, in milliseconds', databaseDefaults.timeout
+  ),
+  DATABASE_POOL_SIZE: integer(
+    [2, 1000], 'Maximum number of connections to PostgreSQL, at least 2', databaseDefaults.poolSize
+  ),
   SEED: Type.Boolean({ default: true, description: 'Adds the initial records to a new store; `false` starts empty' }),
   SEED_FILE: text('JSON file with other initial records, such as `{"items":[],"users":[]}`'),
   BODY_LIMIT: integer([1, 2 ** 28], 'Maximum size of a request body, in bytes', 1024 * 1024),
@@ -74,7 +83,9 @@ export const Config = Type.Object({
     expected: `tokens separated by commas, each ${namedToken.expected}`,
     description: 'Bearer tokens that are accepted, separated by commas; `NAME:TOKEN` gives a token a name for the log'
   })),
-  AUTH_TOKENS_FILE: text('File with one such token per line, and its scopes after spaces; changes take effect without a restart'),
+  AUTH_TOKENS_FILE: text(
+    'File with one such token per line, and its scopes after spaces; changes take effect without a restart'
+  ),
   PUBLIC_SCOPES: Type.Optional(Type.String({
     pattern: `^${listOf(scope.pattern)}$`,
     expected: `scopes separated by commas, each ${scope.expected}`,
@@ -90,17 +101,27 @@ export const Config = Type.Object({
   TRUST_PROXY: Type.Optional(Type.String({
     format: 'networks',
     expected: 'IP addresses or ranges such as 10.0.0.0/8, separated by commas',
-    description: 'IP addresses or ranges of your proxies, separated by commas; their `X-Forwarded-*` headers are trusted'
+    description: 'IP addresses or ranges of your proxies, separated by commas; ' +
+      'their `X-Forwarded-*` headers are trusted'
   })),
   CORS_ORIGIN: Type.Optional(Type.String({
     pattern: `^(\\*|${listOf('https?://[^\\s,/?#]+')})$`,
     expected: '* or origins such as https://example.com, separated by commas',
     description: 'Origins whose pages may use the API, separated by commas, or `*` for all'
   })),
-  SECURITY_HEADERS: Type.Boolean({ default: false, description: 'Adds the security headers of helmet to API responses' }),
+  SECURITY_HEADERS: Type.Boolean({
+    default: false,
+    description: 'Adds the security headers of helmet to API responses'
+  }),
   METRICS_PORT: Type.Optional(integer([0, 65535], 'Port for Prometheus metrics at `/metrics`; `0` for any free port')),
-  METRICS_HOST: Type.String({ default: '127.0.0.1', minLength: 1, description: 'Address for the metrics to listen on' }),
-  MAX_EVENT_LOOP_DELAY: Type.Optional(integer([1, 60_000], 'Event loop delay above which the API answers 503, in milliseconds')),
+  METRICS_HOST: Type.String({
+    default: '127.0.0.1',
+    minLength: 1,
+    description: 'Address for the metrics to listen on'
+  }),
+  MAX_EVENT_LOOP_DELAY: Type.Optional(
+    integer([1, 60_000], 'Event loop delay above which the API answers 503, in milliseconds')
+  ),
   SHUTDOWN_DELAY: integer([0, 600_000], 'Time to keep serving after SIGTERM with `/readyz` at 503, in milliseconds', 0),
   SHUTDOWN_TIMEOUT: integer([1, 600_000], 'Maximum time for requests to finish after that, in milliseconds', 8000)
 }, {

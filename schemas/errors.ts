@@ -8,11 +8,18 @@ export const ErrorBody = Type.Object({
 export type ErrorBody = Static<typeof ErrorBody>
 
 export const Problem = Type.Object({
-  in: oneOf(['body', 'path', 'query', 'headers', 'request'], { description: 'The part of the request that is invalid' }),
+  in: oneOf(['body', 'path', 'query', 'headers', 'request'], {
+    description: 'The part of the request that is invalid'
+  }),
   path: Type.String({ description: 'JSON Pointer to the invalid value in this part; empty for the whole part' }),
   message: Type.String({ description: 'What the value must be' })
 }, { $id: schemaId('Problem'), description: 'One problem of an invalid request' })
 export type Problem = Static<typeof Problem>
+
+/** A property as a part of a JSON Pointer. */
+export function pointer (property: unknown) {
+  return `/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`
+}
 
 /** The body of a 400. */
 export const InvalidRequest = Type.Object({
@@ -21,16 +28,10 @@ export const InvalidRequest = Type.Object({
 }, {
   $id: schemaId('InvalidRequest'),
   description: 'Why the request is invalid',
-  examples: [{ detail: 'Invalid body: name is required.', errors: [{ in: 'body', path: '/name', message: 'is required' }] }]
-})
-
-/** The body of a 409. */
-export const ConflictingRequest = Type.Object({
-  detail: Type.String({ description: 'What went wrong' }),
-  errors: Type.Optional(Type.Array(ref(Problem), { description: 'The field that conflicts, unless a request with the same key is in progress' }))
-}, {
-  $id: schemaId('ConflictingRequest'),
-  description: 'Why the request conflicts with others'
+  examples: [{
+    detail: 'Invalid body: name is required.',
+    errors: [{ in: 'body', path: '/name', message: 'is required' }]
+  }]
 })
 
 /** The `detail` of a 403 for a token. */
@@ -43,15 +44,25 @@ export const details = {
   404: 'Not found',
   405: 'Method not allowed',
   408: 'The request took too long to arrive',
-  409: 'A request with this Idempotency-Key is in progress',
-  412: 'The precondition in If-Match or If-None-Match is not met',
+  412: 'The precondition in If-Match is not met',
   413: 'The request body is too large',
   414: 'The request path is too long',
-  417: 'The only supported value of Expect is 100-continue',
   422: 'Idempotency-Key was already used with a different request body',
   429: 'Too many requests',
   431: 'The request headers are too large',
   500: 'Internal server error',
-  501: 'The only supported Transfer-Encoding is chunked',
   503: 'The database is unavailable'
 } as const
+
+/** The body of a 409. */
+export const ConflictingRequest = Type.Object({
+  detail: Type.String({ description: 'What went wrong' }),
+  errors: Type.Array(ref(Problem), { description: 'The field that conflicts' })
+}, {
+  $id: schemaId('ConflictingRequest'),
+  description: 'Why the request conflicts with others',
+  examples: [{
+    detail: 'Conflict: email is already used.',
+    errors: [{ in: 'body', path: '/email', message: 'is already used' }]
+  }]
+})

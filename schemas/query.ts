@@ -1,8 +1,11 @@
 /** The fields of a record that a query can use, if the definition of its collection has them in `filters`. */
-type Queried<T> = { [K in keyof T & string]: NonNullable<T[K]> extends string | number | boolean ? K : never }[keyof T & string]
-type OperatorsOf<V> = V extends string ? 'gt' | 'gte' | 'lt' | 'lte' | 'prefix' : V extends number ? 'gt' | 'gte' | 'lt' | 'lte' : never
+type Queried<T> = {
+  [K in keyof T & string]: NonNullable<T[K]> extends string | number | boolean ? K : never
+}[keyof T & string]
+type Comparison = 'gt' | 'gte' | 'lt' | 'lte'
+type OperatorsOf<V> = V extends string ? Comparison | 'prefix' : V extends number ? Comparison : never
 
-/** Conditions that a record must all meet, such as `{ status: ['open', 'paid'], 'price.gte': 10, 'note.exists': false }`. */
+/** Conditions that a record must all meet, such as `{ status: ['open', 'paid'], 'price.gte': 10 }`. */
 export type Where<T> =
   & { [K in Queried<T>]?: T[K] | readonly T[K][] | undefined }
   & { [K in Queried<T> as `${K}.${OperatorsOf<NonNullable<T[K]>>}`]?: T[K] | undefined }

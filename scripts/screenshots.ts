@@ -1,4 +1,4 @@
-// Takes the screenshots in docs/: npm run screenshots
+// Takes the screenshots in docs/: node --import=tsx scripts/screenshots.ts
 import { buildApp } from '../src/app.js'
 import { readConfig } from '../src/config.js'
 import { launch } from '../test/support/browser.js'

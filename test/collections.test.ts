@@ -74,18 +74,12 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).body, `[${JSON.stringify(initial)},${JSON.stringify(record)},${zero.replace('-0', '0')}]`)
       })
 
-      t.test('the character NUL is stored in memory, and rejected if the database cannot store it', { skip: !text }, async t => {
+      t.test('the character NUL is stored', { skip: !text }, async t => {
         const app = build(t)
         const payload = { ...record, [String(text)]: 'before\0after' }
         const response = await app.inject({ method: 'POST', url: path, payload })
-        if (engine === 'memory') {
-          t.equal(response.statusCode, 201)
-          t.equal((await app.inject(`${path}/7`)).body, JSON.stringify(payload))
-        } else {
-          t.equal(response.statusCode, 400)
-          t.same(response.json(), invalidBody('body', [`/${text}`, 'must not contain the character NUL, which the database cannot store']))
-          t.equal((await app.inject(path)).body, JSON.stringify([initial]))
-        }
+        t.equal(response.statusCode, 201)
+        t.equal((await app.inject(path)).body, JSON.stringify([initial, payload]))
       })
 
       t.test('POST ignores unknown fields, and parses the body as JSON, whatever the content type is', async t => {
@@ -186,7 +180,7 @@ onEveryEngine((t, address, engine) => {
           '{', JSON.stringify(record).slice(0, -1), `${JSON.stringify(record)}x`, `[${JSON.stringify(record)}`,
           withId('NaN'), withId('01'), withId('+1'), 'undefined', "{'id':1}", 'id=1&name=x', '\ufeff', ' ', '['.repeat(100)
         ]) await refuses(body, ['', 'must be valid JSON'])
-        await refuses('['.repeat(100_000), ['', 'must not be nested more than 100 times'])
+        await refuses('['.repeat(100_000), ['', 'must be valid JSON'])
         for (const key of ['"__proto__":{}', '"constructor":{"prototype":{}}', '"x":{"__proto__":1}']) {
           await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not contain the key __proto__ or constructor.prototype'])
         }
@@ -277,7 +271,6 @@ onEveryEngine((t, address, engine) => {
         '  /items/2 must be an object',
         '  /items/3/id must be an integer',
         '  /items/3/price must be a number',
-        '  /items/3/name must not contain the character NUL',
         '  /users must be an array',
         '  /item is not a collection',
         '  /__proto__ is not a collection'

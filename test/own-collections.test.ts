@@ -1,13 +1,11 @@
 import { AsyncResource } from 'node:async_hooks'
-import { Readable } from 'node:stream'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import swagger from '@fastify/swagger'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import { Type, type Static, type TObject } from '@sinclair/typebox'
+import { Type, type TObject } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import { test } from 'tap'
 import { checkDefinition } from '../plugins/collection/definition.js'
-import { collection, defineCollection, docs, items, memory, type Definition, type Store, type Stores } from '../src/index.js'
+import { collection, defineCollection, docs, items, memory, type Definition, type Store } from '../src/index.js'
 import { onEveryEngine } from './support/engines.js'
 import { host, invalidBody } from './support/helper.js'
 import { serve } from './support/serve.js'
@@ -50,13 +48,11 @@ const accounts = defineCollection({
   schema: Type.Object({
     id: Type.Integer({ readOnly: true }),
     name: Type.String(),
-    password: Type.String({ writeOnly: true }),
     role: Type.String({ readOnly: true, default: 'guest' }),
     since: Type.Optional(Type.String({ readOnly: true })),
-    keys: Type.Optional(Type.Array(Type.Object({ label: Type.String(), secret: Type.String({ writeOnly: true }), uses: Type.Optional(Type.Integer({ readOnly: true })) }))),
-    place: Type.Optional(Type.Object({ city: Type.String({ default: 'Rome' }), area: Type.String({ default: 'centre' }), code: Type.Optional(Type.Integer({ writeOnly: true })) }))
+    place: Type.Optional(Type.Object({ city: Type.String({ default: 'Rome' }), area: Type.String({ default: 'centre' }) }))
   }, { additionalProperties: false }),
-  seed: [{ id: 1, name: 'ada', password: 'p', role: 'guest', since: 'then', keys: [{ label: 'a', secret: 's' }] }]
+  seed: [{ id: 1, name: 'ada', role: 'guest', since: 'then' }]
 })
 
 test('a condition and the names of properties have one problem for each place', async t => {
@@ -90,19 +86,6 @@ test('an object can have many fields, and its id need not be the first one', asy
     [{ sizes: [{ f30: 1 }] }, '/sizes/0/f30', 'is not a known field'],
     [{ sizes: [...Array(5000).fill({}), { f7: 'x' }] }, '/sizes/5000/f7', 'must be an integer']
   ] as const) t.same((await send('POST', '/parts', body)).body, invalidBody('body', [path, message]))
-})
-
-test('a large record that cannot be changed now does not delay changes of others', async t => {
-  const schema = Type.Object({ id: Type.Integer(), text: Type.String() })
-  const inner = memory({ schema, seed: [1, 2].map(id => ({ id, text: 'x'.repeat(300_000) })) })
-  let release = () => {}
-  const isReleased = new Promise<void>(resolve => { release = resolve })
-  const store: Store<Static<typeof schema>> = { ...inner, first: async id => id === 1 ? isReleased.then(() => inner.first(id)) : inner.first(id) }
-  const { send } = await serve(t, undefined, defineCollection({ name: 'notes', schema, store }))
-  const held = send('PATCH', '/notes/1', { text: 'a' })
-  t.equal((await send('PATCH', '/notes/2', { text: 'b' })).status, 200)
-  release()
-  t.same((await held).body, { id: 1, text: 'a' })
 })
 
 onEveryEngine((t, address, engine) => {
@@ -154,41 +137,51 @@ onEveryEngine((t, address, engine) => {
     t.same((await send('GET', '/orders/2')).body, { id: 2, item_id: 1, quantity: 6 })
   })
 
-  t.test('a large record is changed in several turns of the event loop, and no change is lost', async t => {
+  t.test('readOnly fields of a request are ignored, and defaults are added to new records', async t => {
+    const { send } = await serve(t, address(), accounts)
+    const first = accounts.seed?.[0]
+    t.same((await send('GET', '/accounts')).body, [first])
+    const posted = await send('POST', '/accounts', { name: 'grace', since: 5, role: 'admin', place: {} })
+    const second = { id: 2, name: 'grace', role: 'guest', place: { city: 'Rome', area: 'centre' } }
+    t.same([posted.status, posted.body, posted.headers.location], [201, second, './accounts/2'])
+    t.same((await send('PATCH', '/accounts/1', { since: null, role: 'x', name: 'Ada' })).body, { ...first, name: 'Ada' })
+    const put = await send('PUT', '/accounts/1', { name: 'ada', since: 'now', place: {} })
+    t.same(put.body, { id: 1, name: 'ada', role: 'guest', since: 'then', place: { city: 'Rome', area: 'centre' } })
+    const patched = await send('PATCH', '/accounts/1', { place: { area: 'north' } })
+    t.same(patched.body.place, { city: 'Rome', area: 'north' }, 'PATCH adds no defaults')
+
+    const { schemas } = (await send('GET', '/openapi.json')).body.components
+    t.same(Object.keys(schemas.Account.properties), ['id', 'name', 'role', 'since', 'place'])
+    t.same(Object.keys(schemas.NewAccount.properties), ['name', 'place'])
+    t.same([schemas.Account.required, schemas.NewAccount.required], [['id', 'name', 'role'], ['name']])
+    t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada' }]])
+  })
+
+  t.test('no change of a large record is lost', async t => {
     const Note = Type.Object({ id: Type.Integer(), text: Type.String(), words: Type.Record(Type.String(), Type.Integer()) })
-    const { app, send } = await serve(t, address(), defineCollection({ name: 'notes', schema: Note }))
-    const created = await send('POST', '/notes', { text: 'x'.repeat(300_000), words: {} })
+    const { send } = await serve(t, address(), defineCollection({ name: 'notes', schema: Note }))
+    await send('POST', '/notes', { text: 'x'.repeat(300_000), words: {} })
     const patch = (words: object, headers = {}) => send('PATCH', '/notes/1', { words }, headers)
     const got = await send('GET', '/notes/1')
     const changed = await Promise.all(Array.from({ length: 9 }, (_, n) => patch({ [n]: n })))
     t.same(changed.map(({ status }) => status), Array(9).fill(200))
     t.equal((await patch({ a: 1 }, { 'if-match': got.etag })).status, 412)
     t.same((await patch({ a: 'x' })).body, invalidBody('body', ['/words/a', 'must be an integer']))
-    const store = (app.stores as unknown as Stores<{ notes: Static<typeof Note> }>).notes
-    let turns = 0
-    const late = { status: 0 }
-    patch({ late: 1 }).then(({ status }) => Object.assign(late, { status }), t.threw)
-    for (; late.status === 0; await nextTurn()) await store.change(1, current => ({ ...JSON.parse(current), words: { ...JSON.parse(current).words, turns: ++turns } }))
-    t.equal(late.status, 200)
-    t.ok(turns > (engine === 'PostgreSQL' ? 0 : 3), `others had ${turns} turns meanwhile`) // PostgreSQL answers when it can
-    t.same((await send('GET', '/notes/1')).body, { ...created.body, words: { ...Array.from({ length: 9 }, (_, n) => n), late: 1, turns } })
     const statuses = await Promise.all([patch({}), patch({}), patch({}), send('DELETE', '/notes/1')].map(async response => (await response).status))
     t.same(statuses.slice(1), [404, 404, 204])
   })
 
-  t.test('PUT, PATCH and DELETE honour If-Match and If-None-Match', async t => {
+  t.test('PUT, PATCH and DELETE honour If-Match', async t => {
     const { send } = await serve(t, address(), orders)
     const { etag } = await send('GET', '/orders/1')
     const changes = [['PUT', { item_id: 1, quantity: 3 }], ['PATCH', { quantity: 3 }], ['DELETE', undefined]] as const
     for (const [method, body] of changes) {
-      for (const headers of [{ 'if-match': '"other"' }, { 'if-none-match': etag }, { 'if-none-match': '*' }] as Record<string, string>[]) {
-        t.equal((await send(method, '/orders/1', body, headers)).status, 412, `${method} ${JSON.stringify(headers)}`)
-      }
+      t.equal((await send(method, '/orders/1', body, { 'if-match': '"other"' })).status, 412, method)
       t.equal((await send(method, '/orders/99', body, { 'if-match': '*' })).status, 404)
     }
     let current = etag
     for (const [method, body] of changes) {
-      const changed = await send(method, '/orders/1', body, { 'if-match': `"x", ${current}`, 'if-none-match': '"y"' })
+      const changed = await send(method, '/orders/1', body, { 'if-match': `"x", ${current}` })
       t.ok(changed.status < 300, method)
       current = changed.etag
     }
@@ -259,44 +252,6 @@ onEveryEngine((t, address, engine) => {
     t.equal((await send('GET', '/orders')).status, 200)
   })
 
-  t.test('writeOnly fields are in no response, readOnly fields of a request are ignored, and defaults are added to new records', async t => {
-    const { app, send } = await serve(t, address(), accounts)
-    const first = { id: 1, name: 'ada', role: 'guest', since: 'then', keys: [{ label: 'a' }] }
-    t.same((await send('GET', '/accounts')).body, [first])
-    const got = await send('GET', '/accounts/1')
-    t.same(got.body, first)
-    t.equal((await send('GET', '/accounts/1', undefined, { 'if-none-match': got.etag })).status, 304)
-    t.equal((await send('HEAD', '/accounts')).headers['content-length'], String(JSON.stringify([first]).length))
-
-    const posted = await send('POST', '/accounts', { name: 'grace', password: 'x', since: 5, role: 'admin', keys: [{ label: 'b', secret: 's', uses: 9 }], place: {} }, { 'idempotency-key': 'k' })
-    const second = { id: 2, name: 'grace', role: 'guest', keys: [{ label: 'b' }], place: { city: 'Rome', area: 'centre' } }
-    t.same([posted.status, posted.body, posted.headers.location], [201, second, './accounts/2'])
-    t.same((await send('POST', '/accounts', { name: 'grace', password: 'x', keys: [{ label: 'b', secret: 's' }], place: { city: 'Rome' } }, { 'idempotency-key': 'k' })).body, second)
-    t.same((await send('POST', '/accounts', { name: 'grace' })).body, invalidBody('body', ['/password', 'is required']))
-    t.same((await send('GET', '/accounts?limit=9')).body, [first, second])
-
-    const store = app.getDecorator<Stores<{ accounts: { id: number } }>>('stores').accounts
-    t.same(JSON.parse(String(await store.first(1))), accounts.seed?.[0], 'the store has them all')
-    const patched = await send('PATCH', '/accounts/1', { password: 'y', since: null, id: 1 }, { 'if-match': got.etag })
-    t.same([patched.status, patched.body], [200, first])
-    t.not(patched.etag, got.etag, 'the ETag changes with the password')
-    t.equal((await send('GET', '/accounts/1', undefined, { 'if-none-match': got.etag })).etag, patched.etag)
-    t.equal((await send('DELETE', '/accounts/1', undefined, { 'if-match': got.etag })).status, 412)
-
-    const put = await send('PUT', '/accounts/1', { name: 'ada', password: 'z', since: 'now', place: {} })
-    t.same([put.status, put.body], [200, { id: 1, name: 'ada', role: 'guest', since: 'then', place: { city: 'Rome', area: 'centre' } }])
-    t.same(JSON.parse(String(await store.first(1))), { ...put.body, password: 'z' })
-    t.same((await send('PUT', '/accounts/1', { name: 'ada' })).body, invalidBody('body', ['/password', 'is required']))
-    t.same((await send('PATCH', '/accounts/1', { place: { area: 'north', code: 7 } })).body.place, { city: 'Rome', area: 'north' }, 'PATCH adds no defaults')
-    t.same((await send('PUT', '/accounts/1', 5)).body, invalidBody('body', ['', 'must be an object']))
-
-    const { schemas } = (await send('GET', '/openapi.json')).body.components
-    t.same(Object.keys(schemas.Account.properties), ['id', 'name', 'role', 'since', 'keys', 'place'])
-    t.same(Object.keys(schemas.NewAccount.properties), ['id', 'name', 'password', 'keys', 'place'], 'the id is ignored')
-    t.same([schemas.Account.required, schemas.NewAccount.required], [['id', 'name', 'role'], ['name', 'password']])
-    t.same([schemas.Account.examples, schemas.NewAccount.examples], [[first], [{ name: 'ada', password: 'p', keys: [{ label: 'a', secret: 's' }] }]])
-  })
-
   t.test('the readOnly times that a hook sets do not make a retry another request, and it gets the stored record', async t => {
     let n = 0
     const time = (n: number) => `2026-11-19T12:00:${String(n).padStart(2, '0')}Z`
@@ -309,14 +264,13 @@ onEveryEngine((t, address, engine) => {
     const [first, many] = [await post({ text: 'a' }, 'one'), await post([{ text: 'b' }, { text: 'c' }], 'many')]
     const stored = [1, 2, 3].map(id => ({ id, at: time(id), text: 'abc'[id - 1], seen: time(id) }))
     t.same([first.body, ...many.body], stored)
-    const again = await post({ unknown: 1, at: 'x', text: 'a', id: 7 }, 'one')
+    const again = await post({ text: 'a' }, 'one')
     t.same([again.status, again.body, again.headers.location], [201, first.body, first.headers.location])
     t.same((await post([{ text: 'b' }, { text: 'c' }], 'many')).body, many.body)
     for (const [body, key] of [[{ text: 'b' }, 'one'], [[{ text: 'b' }], 'many'], [[{ text: 'a' }], 'one']] as const) t.equal((await post(body, key)).status, 422)
-    t.equal((await post({ text: 'a' }, 'one', 'bob')).status, 422, 'not the record of somebody else')
     t.same((await send('GET', '/notes')).body, stored)
     await send('DELETE', '/notes/1')
-    t.match((await post({ text: 'a' }, 'one')).body, { id: 1, text: 'a' }, 'the time of a deleted record is that of the retry')
+    t.same((await post({ text: 'a' }, 'one')).body, first.body, 'also if it is deleted')
 
     const tickets = { name: 'tickets', schema: Type.Object({ id: Type.Integer(), at: Type.Optional(at) }), idSource: 'client' as const, seed: [{ id: 5, at: time(0) }] }
     const setTime = async ({ body }: FastifyRequest) => { Object.assign(Object(body), { at: time(1) }) }
@@ -328,8 +282,8 @@ onEveryEngine((t, address, engine) => {
     const schema = Type.Object({
       id: Type.Integer(),
       owner: Type.Union([Type.String(), Type.Null()]),
-      place: Type.Object({ city: Type.String(), floor: Type.Ref('#/$defs/Floor'), room: Type.Optional(Type.String()) })
-    }, { $defs: { Floor: Type.Unsafe<number | null>({ type: ['integer', 'null'] }) } })
+      place: Type.Object({ city: Type.String(), floor: Type.Unsafe<number | null>({ type: ['integer', 'null'] }), room: Type.Optional(Type.String()) })
+    })
     const { send } = await serve(t, address(), { name: 'desks', schema, seed: [{ id: 1, owner: 'ada', place: { city: 'Rome', floor: 2, room: 'a' } }] })
     t.same((await send('PATCH', '/desks/1', { owner: null, place: { floor: null, room: null } })).body, { id: 1, owner: null, place: { city: 'Rome', floor: null } })
     t.same((await send('PATCH', '/desks/1', { place: { city: null } })).body, invalidBody('body', ['/place/city', 'is required']))
@@ -341,53 +295,20 @@ onEveryEngine((t, address, engine) => {
     t.same((await sales.send('PATCH', '/sales/1', { coupon: null })).body, { id: 1 }, 'a condition requires nothing')
   })
 
-  t.test('writeOnly fields are not in a long list', async t => {
-    const { app, send } = await serve(t, address(), accounts)
-    const store = app.getDecorator<Stores<{ accounts: { id: number, [field: string]: unknown } }>>('stores').accounts
-    const record = { name: '"\\"}]愛{[\\', password: 'p'.repeat(2000), role: '🫖'.repeat(2000), place: { city: '\\\\', area: ']' } }
-    await Promise.all(Array.from({ length: 600 }, () => store.append(record)))
-    for (const url of ['/accounts', '/accounts?limit=601']) {
-      const { body } = await send('GET', url)
-      t.equal(body.length, 601)
-      const { password, ...visible } = record
-      t.ok(body.slice(1).every((found: object, n: number) => JSON.stringify(found) === JSON.stringify({ id: n + 2, ...visible })))
-    }
-    t.equal((await send('HEAD', '/accounts')).status, 200)
-  })
-
   if (engine === 'memory') return
 
-  t.test('a new optional field adds its column, and both releases run side by side', async t => {
+  t.test('the release before keeps the fields of the newer one, also after a PATCH', async t => {
     const url = address()
-    const grown = { ...orders, schema: Type.Object({ ...Order.properties, colour: Type.Optional(Type.String()), weight: Type.Optional(Type.Number({ minimum: 0 })) }) }
-    const old = await serve(t, url, orders)
-    if (engine === 'SQLite') await old.app.close()
-    const grew = await serve(t, url, grown)
-    t.same((await grew.send('PATCH', '/orders/1', { colour: 'red', weight: 1.5 })).body, { id: 1, item_id: 1, quantity: 2, colour: 'red', weight: 1.5 })
-    if (engine === 'SQLite') await grew.app.close()
-    const again = engine === 'SQLite' ? await serve(t, url, orders) : old
-    t.same((await again.send('PATCH', '/orders/1', { quantity: 7 })).body, { id: 1, item_id: 1, quantity: 7 })
-    t.equal((await again.send('POST', '/orders', { item_id: 1, quantity: 1 })).status, 201)
-    if (engine === 'SQLite') await again.app.close()
-    const { send } = engine === 'SQLite' ? await serve(t, url, grown) : grew
-    t.same((await send('GET', '/orders/1')).body, { id: 1, item_id: 1, quantity: 7, colour: 'red', weight: 1.5 })
-  })
-
-  t.test('a field that a release hides, or shows again, changes the ETags', async t => {
-    const url = address()
-    const definition = (options: object) => ({ name: 'notes', schema: Type.Object({ id: Type.Integer(), text: Type.Optional(Type.String(options)) }), seed: [{ id: 1, text: 'x' }] })
-    const known = new Map<string, unknown>()
-    for (const options of [{}, { writeOnly: true }, {}]) {
-      const { app, send } = await serve(t, url, definition(options))
-      for (const path of ['/notes', '/notes?limit=1', '/notes/1']) {
-        const { body, etag } = await send('GET', path)
-        t.equal((await send('GET', path, undefined, { 'if-none-match': etag })).status, 304)
-        t.same(known.get(`${path} ${etag}`) ?? body, body, 'an ETag has one body')
-        known.set(`${path} ${etag}`, body)
-        if (path === '/notes/1') t.same((await send('PATCH', path, {}, { 'if-match': etag })).etag, etag)
-      }
-      await app.close()
-    }
+    const { note, ...properties } = Order.properties
+    const older = { ...orders, schema: Type.Object(properties) }
+    await (await serve(t, url, older as typeof orders)).app.close()
+    const newer = await serve(t, url, orders)
+    await newer.send('PATCH', '/orders/1', { note: 'a' })
+    await newer.app.close()
+    const back = await serve(t, url, older as typeof orders)
+    const patched = await back.send('PATCH', '/orders/1', { quantity: 9 })
+    t.same([patched.status, patched.body], [200, { id: 1, item_id: 1, quantity: 9, note: 'a' }])
+    t.same((await back.send('GET', '/orders/1')).body, patched.body)
   })
 
   t.test('a difference between the records and the schema that needs a decision ends the start', async t => {
@@ -396,116 +317,9 @@ onEveryEngine((t, address, engine) => {
     const other = Type.Object({ id: Type.Integer(), item_id: Type.Optional(Type.Integer()), quantity: Type.String(), price: Type.Number() })
     await t.rejects(serve(t, url, { ...orders, schema: other, seed: [] }), {
       code: 'ERR_STARTUP',
-      message: /^The schema does not fit the records in the option store\. Nothing was changed\.\n {2}orders\.quantity has values of the type integer, but the schema needs string\. .*\n {2}orders\.price is required, but existing records do not have it\. .*$/
+      message: /^The schema does not fit the records in the option store\. Nothing was changed\.\n {2}orders: 3 records do not fit the schema, such as the one with id 1: price is required\n/
     })
   })
-})
-
-test('a collection whose clients choose the ids can have writeOnly fields', async t => {
-  const { send } = await serve(t, undefined, { name: 'keys', schema: Type.Object({ id: Type.Integer(), pin: Type.String({ writeOnly: true }) }), idSource: 'client' })
-  t.same((await send('POST', '/keys', { id: 5, pin: '1234' })).body, { id: 5 })
-  t.same((await send('PUT', '/keys/5', { pin: '5678' })).body, { id: 5 })
-  t.equal((await send('POST', '/keys', { id: 6 })).status, 400)
-})
-
-test('readOnly, writeOnly and default work at every place of a schema', async t => {
-  const secret = { type: 'string', writeOnly: true }
-  const schema = {
-    type: 'object',
-    required: ['id', 'size'],
-    properties: {
-      id: { type: 'integer' },
-      size: { $ref: '#/$defs/Size' },
-      tree: { $ref: '#/$defs/Node' },
-      either: { anyOf: [{ type: 'object', required: ['kind'], properties: { kind: { const: 'a' }, a: secret, b: { default: 1 } } }, { type: 'null' }] },
-      both: { allOf: [{ properties: { c: { default: { d: 2 } } } }, { properties: { e: secret } }] },
-      map: { type: 'object', additionalProperties: { type: 'object', properties: { s: secret, f: { default: 3 } } }, patternProperties: { '^x': { type: 'object', properties: { made: { readOnly: true } } } } },
-      pair: { type: 'array', prefixItems: [{ type: 'object', properties: { s: secret } }], items: { type: 'object', properties: { made: { readOnly: true } } } }
-    },
-    $defs: { Size: { type: 'integer', default: 5 }, Node: { type: 'object', required: ['label'], properties: { label: { type: 'string' }, s: secret, made: { type: 'string', readOnly: true }, children: { type: 'array', items: { $ref: '#/$defs/Node' } }, parent: { $ref: '#/$defs/Node' } } } }
-  }
-  const { send } = await serve(t, 'memory', { name: 'things', schema: schema as never })
-  const value = {
-    tree: { label: 'a', s: 's', made: 'x', children: [{ label: 'b', s: 's', made: 'x' }], parent: { label: 'c', s: 's' } },
-    either: { kind: 'a', a: 's' },
-    both: { e: 's' },
-    map: { one: { s: 's' }, x: { s: 's', made: 1 } },
-    pair: [{ s: 's', made: 2 }, { s: 's', made: 2 }]
-  }
-  const visible = {
-    id: 1,
-    size: 5,
-    tree: { label: 'a', children: [{ label: 'b' }], parent: { label: 'c' } },
-    either: { kind: 'a' },
-    both: { c: { d: 2 } },
-    map: { one: { f: 3 }, x: { s: 's' } },
-    pair: [{ made: 2 }, { s: 's' }]
-  }
-  t.same((await send('POST', '/things', value)).body, visible)
-  t.same((await send('PUT', '/things/1', { either: null })).body, { id: 1, size: 5, either: null })
-  const { schemas } = (await send('GET', '/openapi.json')).body.components
-  const { tree, either, both, map } = schemas.ThingPatch.properties
-  t.same(tree.anyOf[0].properties.label, { type: 'string' })
-  t.same([tree.anyOf[0].required, tree.anyOf[0].properties.parent], [undefined, { anyOf: [{ type: 'object' }, { type: 'null' }] }])
-  t.same(either.anyOf[0].anyOf[0].required, undefined)
-  t.equal(both.anyOf[0].allOf.length, 2)
-  t.same(map.anyOf[0].additionalProperties.anyOf[1], { type: 'null' })
-})
-
-test('a field is readOnly, writeOnly or has a default if one of the schemas for its value says so', async t => {
-  const secret = { type: 'string', writeOnly: true }
-  const made = { type: 'string', readOnly: true }
-  const inMaps = { type: 'object', patternProperties: { '^s': secret, '^m': made }, additionalProperties: secret }
-  const schema = {
-    type: 'object',
-    required: ['id'],
-    properties: {
-      id: { type: 'integer' },
-      chain: { $ref: '#/$defs/chain' },
-      all: { allOf: [{ $ref: '#/$defs/secret' }] },
-      any: { anyOf: [secret, { type: 'null' }] },
-      made: { allOf: [{ $ref: '#/$defs/made' }] },
-      map: inMaps,
-      rest: { type: 'object', properties: { a: { type: 'integer' } }, unevaluatedProperties: secret },
-      dependent: { type: 'object', dependentSchemas: { a: { properties: { a: secret } } }, if: { properties: { b: secret } }, then: true },
-      found: { type: 'array', contains: { properties: { s: secret } } },
-      size: { $ref: '#/$defs/sizeChain' },
-      sizes: { type: 'object', properties: { valueOf: { default: 1 }, toString: { allOf: [{ default: 2 }] } } },
-      kept: { type: 'object', properties: { constructor: made } },
-      node: Type.Recursive(This => Type.Object({ pin: Type.Optional(Type.Unsafe(secret)), children: Type.Optional(Type.Array(This)) }), { $id: 'Node' }),
-      same: { $ref: '#/properties/chain' },
-      part: { type: 'object', allOf: [{ properties: { city: { type: 'string' } }, patternProperties: { '^x-': { type: 'string' } } }], unevaluatedProperties: made },
-      kinds: { type: 'object', oneOf: [{ required: ['a'], properties: { a: {} }, patternProperties: { '^s': {} }, additionalProperties: false }, { required: ['b'], properties: { b: {} } }], unevaluatedProperties: secret }
-    },
-    $defs: { secret, made, chain: { $ref: '#/$defs/secret' }, size: { type: 'integer', default: 5 }, sizeChain: { $ref: '#/$defs/size' } }
-  }
-  const { app, send } = await serve(t, 'memory', { name: 'things', schema: schema as never })
-  const value = {
-    chain: 's',
-    all: 's',
-    any: 's',
-    made: 'client',
-    map: { s1: 's', m1: 'client', x: 's' },
-    rest: { a: 1, b: 's' },
-    dependent: { a: 's', b: 's', c: 1 },
-    found: [{ s: 's' }],
-    sizes: {},
-    kept: { constructor: 'client' },
-    node: { pin: 's', children: [{ pin: 's', children: [] }] },
-    same: 's',
-    part: { city: 'Rome', 'x-a': 'a', rest: 'client' },
-    kinds: { b: 1, s: 's' }
-  }
-  const visible = { map: {}, rest: { a: 1 }, dependent: { c: 1 }, found: [{}], size: 5, sizes: { valueOf: 1, toString: 2 }, kept: {}, node: { children: [{ children: [] }] }, part: { city: 'Rome', 'x-a': 'a' }, kinds: { b: 1 } }
-  t.same((await send('POST', '/things', value)).body, { id: 1, ...visible })
-  const store = app.getDecorator<Stores<{ things: { id: number, made?: string, map?: object } }>>('stores').things
-  await store.change(1, current => ({ ...JSON.parse(current), made: 'stored', map: { m1: 'stored' }, kept: { constructor: 'stored' } }))
-  const { made: _made, kept: _kept, ...put } = value
-  t.same((await send('PUT', '/things/1', { ...put, kept: {} })).body, { id: 1, ...visible, made: 'stored', map: { m1: 'stored' }, kept: { constructor: 'stored' } })
-  t.match(JSON.parse(String(await store.first(1))), { chain: 's', any: 's', map: { s1: 's', m1: 'stored', x: 's' } })
-  const { schemas } = (await send('GET', '/openapi.json')).body.components
-  t.same(Object.keys(schemas.Thing.properties), ['id', 'made', 'map', 'rest', 'dependent', 'found', 'size', 'sizes', 'kept', 'node', 'part', 'kinds'])
-  t.notOk('made' in schemas.NewThing.properties)
 })
 
 test('annotations of OpenAPI are in the document, and do not change what is valid', async t => {
@@ -539,7 +353,7 @@ test('the schema of a collection has the singular of its name', async t => {
   }
 })
 
-test('the documents of a host are valid in OpenAPI 3.0, OpenAPI 3.1 and Swagger 2.0', async t => {
+test('the document of a host is valid in OpenAPI 3.1', async t => {
   const info = { title: 'Shop', version: '1.0.0' }
   const a = { type: 'object', properties: { a: { type: 'string', examples: ['x'] } } }
   const things = {
@@ -573,23 +387,17 @@ test('the documents of a host are valid in OpenAPI 3.0, OpenAPI 3.1 and Swagger 
       }
     }
   }
-  for (const options of [{ openapi: { info } }, { openapi: { openapi: '3.1.0', info } }, { swagger: { info } }]) {
-    const app = host(t)
-    await app.register(swagger, options)
-    for (const definition of [orders, accounts, things] as Definition[]) app.register(collection, { ...definition, prefix: `/${definition.name}` })
-    await app.ready()
-    const document = JSON.parse(JSON.stringify(app.swagger()))
-    t.match(await new Validator().validate(document), { valid: true })
-    const schemas: Record<string, TObject> = document.definitions ?? document.components.schemas
-    const { properties } = Object.values(schemas).find(({ title, required }) => title === 'Thing' && required?.includes('id')) ?? {}
-    if (document.openapi === '3.1.0') {
-      t.match(properties, { above: { exclusiveMinimum: 0 }, empty: { required: [] }, any: true, some: { contains: {} } })
-    } else {
-      t.match(properties, { above: { minimum: 0, exclusiveMinimum: true }, atLeast: { minimum: 5, exclusiveMinimum: undefined }, below: { maximum: 9, exclusiveMaximum: true }, only: { enum: ['a'] } })
-      t.match(properties, { empty: { required: undefined }, any: {}, pair: { items: {}, prefixItems: undefined }, some: { contains: undefined } })
-    }
-    if ('swagger' in options) t.match(properties, { state: { type: 'string', enum: ['a', 'b'] }, mixed: { anyOf: undefined }, maybe: { type: 'string', 'x-nullable': true }, either: { oneOf: undefined, discriminator: undefined } })
+  const app = host(t)
+  await app.register(swagger, { openapi: { openapi: '3.1.0', info } })
+  for (const definition of [orders, accounts, things] as Definition[]) {
+    app.register(collection, { ...definition, prefix: `/${definition.name}` })
   }
+  await app.ready()
+  const document = JSON.parse(JSON.stringify(app.swagger()))
+  t.match(await new Validator().validate(document), { valid: true })
+  const schemas: TObject[] = Object.values(document.components.schemas)
+  const { properties } = schemas.find(({ title, required }) => title === 'Thing' && required?.includes('id')) ?? {}
+  t.match(properties, { above: { exclusiveMinimum: 0 }, empty: { required: [] }, any: true, some: { contains: {} } })
 })
 
 test('client ids with defaults, a readOnly id and unions with a title work', async t => {
@@ -603,52 +411,35 @@ test('client ids with defaults, a readOnly id and unions with a title work', asy
   t.match(schemas.ShapePatch.properties.shape.anyOf[0], { title: 'Shape', description: 'A shape' })
 })
 
-test('a hook or the store of a host sets a required readOnly field', async t => {
-  const schema = Type.Object({ id: Type.Integer(), name: Type.String(), at: Type.String({ readOnly: true }), key: Type.Optional(Type.String({ writeOnly: true })) })
+test('a hook of a host sets a required readOnly field', async t => {
+  const schema = Type.Object({ id: Type.Integer(), name: Type.String(), at: Type.String({ readOnly: true }) })
   const notes = defineCollection({ name: 'notes', schema })
   const plain = await serve(t, undefined, notes)
   t.same((await plain.send('POST', '/notes', { name: 'a', at: 'x' })).body, invalidBody('body', ['/at', 'is required']))
 
   const stamp = async ({ body }: FastifyRequest) => { Object.assign(Object(body), { at: 'now' }) }
   const hooked = await serve(t, undefined, { ...notes, routes: { create: { preHandler: stamp }, update: { preHandler: stamp } } })
-  t.same((await hooked.send('POST', '/notes', { name: 'a', at: 'x', key: 'k' })).body, { id: 1, name: 'a', at: 'now' })
-
-  const { append, ...others } = memory<Static<typeof schema>>({ schema, seed: [] })
-  const { schema: _schema, ...store } = { ...others, append: (record: object) => append({ name: '', at: 'stored', ...record }), select: () => ({ list: Readable.from(['[', '{"id":1,"key":"k', '","name":"b","at":"x"},{"id":2', ',"key":"","name":"","at":""}', ']']) }) }
-  const stored = await serve(t, undefined, { ...notes, store })
-  t.same((await stored.send('POST', '/notes', { name: 'a', at: 'x', key: 'k' })).body, { id: 1, name: 'a', at: 'stored' })
-  t.same((await stored.send('PUT', '/notes/1', { name: 'b', at: 'x' })).body, { id: 1, name: 'b', at: 'stored' })
-  t.same((await stored.app.inject('/notes')).body, '[{"id":1,"name":"b","at":"x"},{"id":2,"name":"","at":""}]')
+  t.same((await hooked.send('POST', '/notes', { name: 'a', at: 'x' })).body, { id: 1, name: 'a', at: 'now' })
 })
 
-test('schemas of hosts whose defaults refer to other parts, are null or need a hook are accepted', async t => {
+test('schemas of hosts whose defaults refer to other parts or are null are accepted', async t => {
   const Money = Type.Object({ currency: Type.String({ default: 'EUR' }) }, { $id: 'Money', default: {} })
   const fields = {
     tree: Type.Recursive(This => Type.Object({ children: Type.Array(This, { default: [] }) }), { $id: 'Tree', default: {} }),
     a: Type.String({ minLength: 1 }),
     b: Type.Unsafe<string>({ $ref: '#/properties/a', default: 'x' }),
     price: Type.Object({ total: Money }, { default: {} }),
-    none: Type.Union([Type.String(), Type.Null()], { default: null }),
-    made: Type.Object({ by: Type.String({ readOnly: true }) }, { default: {} }),
-    tags: Type.Unsafe<object>({ anyOf: [{ type: 'object', required: ['by'], properties: { by: { type: 'string', readOnly: true } } }, { type: 'null' }], default: {} }),
-    secrets: Type.Optional(Type.Array(Type.String({ writeOnly: true }), { writeOnly: true }))
+    none: Type.Union([Type.String(), Type.Null()], { default: null })
   }
-  const { send } = await serve(t, 'memory', { name: 'things', schema: Type.Object({ id: Type.Integer(), ...fields }, { default: {} }), routes: { create: { preHandler: async ({ body }) => { for (const part of ['made', 'tags']) Object.assign(Object(body)[part], { by: 'me' }) } } } })
-  t.same((await send('POST', '/things', { a: 'a', secrets: ['s'] })).body, { id: 1, tree: { children: [] }, a: 'a', b: 'x', price: { total: { currency: 'EUR' } }, none: null, made: { by: 'me' }, tags: { by: 'me' } })
+  const { send } = await serve(t, 'memory', { name: 'things', schema: Type.Object({ id: Type.Integer(), ...fields }, { default: {} }) })
+  t.same((await send('POST', '/things', { a: 'a' })).body, { id: 1, tree: { children: [] }, a: 'a', b: 'x', price: { total: { currency: 'EUR' } }, none: null })
 })
 
 test('a wrong definition is one error at startup', async t => {
-  const endless = { type: 'object', properties: { child: { $ref: '#/$defs/node', default: {} } } }
-  const doubling = Object.fromEntries(Array.from({ length: 18 }, (_, n) => {
-    const child = { $ref: `#/$defs/n${n + 1}`, default: {} }
-    return [`n${n}`, n < 17 ? { type: 'object', properties: { a: child, b: child } } : {}]
-  }))
   const schema = Order
   for (const [definition, message] of [
     [{ name: 'Orders', schema }, 'Invalid collection Orders: must have a name of at most 48 lower case letters, digits and _ that starts with a letter.'],
-    [{ name: 'last_ids', schema }, 'Invalid collection last_ids: has a name that is reserved.'],
-    [{ name: 'orders' }, 'collection: schema is required'],
-    [{ schema }, 'collection: name is required'],
+    [{ name: 'idempotency_keys', schema }, 'Invalid collection idempotency_keys: has a name that is reserved.'],
     [{ name: 'orders', schema: Type.String() }, 'schema must be a TypeBox object'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer({ readOnly: true }) }), idSource: 'client' }, 'schema must not have a readOnly id, because clients choose it'],
     [{ name: 'orders', schema: Type.Object({ id: Type.String() }) }, 'schema must have a required integer id'],
@@ -657,25 +448,13 @@ test('a wrong definition is one error at startup', async t => {
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), at: Type.Date() }) }, 'schema is not valid'],
     [{ name: 'orders', schema: { ...Order, maximumm: 1 } }, 'schema is not valid: strict mode: unknown keyword: "maximumm"'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), x: Type.String({ format: 'phone' }) }) }, 'unknown format "phone"'],
-    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), position: Type.String() }) }, 'schema/properties/position cannot be stored: '],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), toString: Type.String() }) }, 'schema/properties/toString has a name that is reserved'],
     [{ name: 'orders', schema: Type.Object({ id: Type.Integer() }, { additionalProperties: true }) }, 'schema must not have additionalProperties'],
-    [{ name: 'orders', schema, operations: ['get', 'steal'] }, 'operations'],
-    [{ name: 'orders', schema, operations: ['get', 'get'] }, 'operations must not have duplicate items'],
     [{ name: 'sqlite_orders', schema }, 'has a name that is reserved'],
-    [{ name: 'orders', schema, idSource: 'nobody' }, 'idSource'],
     [{ name: 'orders', schema, renames: { note: 'quantity', amount: 'size', count: 'quantity', number: 'quantity' } },
-      'Invalid collection orders: renames/note is still a field of the schema. renames/amount must be the name of a field of the schema. renames/count is the new name of several fields. renames/number is the new name of several fields.'],
-    [{ name: 'orders', schema: { ...Order, properties: { ...Order.properties, id: Type.Integer({ allOf: [{ readOnly: true }] }) } }, idSource: 'client' }, 'must not have a readOnly id, because clients choose it'],
-    [{ name: 'orders', schema, seed: [{ id: 1, item_id: 1 }] }, '/orders/0/quantity is required'],
-    ...[
-      [{ type: 'array', items: { type: 'string', writeOnly: true } }, 'schema/properties/x must not have writeOnly items, because only fields can be writeOnly.'],
-      [{ type: 'array', contains: { allOf: [{ readOnly: true }] } }, 'schema/properties/x must not have readOnly items'],
-      [{ type: 'string', enum: ['open'], default: 'opne' }, 'schema/properties/x/default must be one of open.'],
-      [{ type: 'object', properties: { 'a/b': { type: 'integer', minimum: 1, default: 0 } } }, 'schema/properties/x/properties/a~1b/default must be at least 1.'],
-      [{ type: 'object', properties: { n: { $ref: '#/$defs/node' } } }, 'schema/$defs/node must not add more than 65536 characters to an empty object with its defaults.', { node: endless }],
-      [{ type: 'object', properties: { n: { $ref: '#/$defs/n0' } } }, 'schema/$defs/n0 must not add more than 65536 characters', doubling]
-    ].map(([x, message, $defs = {}]) => [{ name: 'orders', schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, x }, $defs } }, message]),
-    [{ name: 'orders', schema, routes: { remove: {} } }, 'routes']
+      'Invalid collection orders: renames/note is still a field of the schema. renames/amount must be the name of a field of the schema.'],
+    [{ name: 'orders', schema: Type.Object({ id: Type.Integer(), pin: Type.String({ writeOnly: true }) }) }, 'schema/properties/pin must not be writeOnly, because a response is the stored record.'],
+    [{ name: 'orders', schema, seed: [{ id: 1, item_id: 1 }] }, '/orders/0/quantity is required']
   ] as [Definition, string][]) {
     const app = host(t)
     app.register(collection, definition)
@@ -695,8 +474,8 @@ test('a host adds a field to items, hides an operation, and protects another', a
   t.equal(paths['/items'].get.summary, 'All of them')
 })
 
-test('a collection that can only be read, and one with upgrades', async t => {
-  const { send } = await serve(t, 'memory', { ...orders, operations: ['list', 'get'], renames: { amount: 'quantity' }, upgrades: ['select 1', { sqlite: 'select 1', postgres: 'select 1' }] })
+test('a collection that can only be read', async t => {
+  const { send } = await serve(t, 'memory', { ...orders, operations: ['list', 'get'], renames: { amount: 'quantity', number: 'quantity' }, removes: ['old'] })
   t.equal((await send('POST', '/orders', { item_id: 1, quantity: 1 })).status, 404)
   t.same(Object.keys((await send('GET', '/openapi.json')).body.components.schemas).sort(), ['ErrorBody', 'InvalidRequest', 'Order', 'Problem'])
   await t.rejects(serve(t, 'memory', orders, { ...orders, prefix: '/more', schema: Type.Object({ id: Type.Integer() }), seed: [] } as Definition), {
@@ -709,7 +488,7 @@ test('an array has many problems, and only the first one if it is large', async 
   const { send } = await serve(t, 'memory', { name: 'notes', schema })
   const { status, body } = await send('POST', '/notes', { tags: Array.from({ length: 1000 }, () => ({})) })
   t.equal(status, 400)
-  t.ok(body.errors.length > 50 && body.errors.length <= 300)
+  t.equal(body.errors.length, 50)
   t.same((await send('POST', '/notes', { tags: Array.from({ length: 100_000 }, () => ({})) })).body, invalidBody('body', ['/tags/0', 'must match one of the allowed schemas']))
 })
 
@@ -720,13 +499,12 @@ test('a field that needs another field', async t => {
   t.equal((await send('POST', '/payments', { card: '1', expires: '2026-11-17' })).status, 201)
 })
 
-test('a store that returns null, or of each request, or without optional methods', async t => {
-  const { version, ...minimal } = memory({ schema: Order, seed: orders.seed ?? [] })
-  const store: Store<{ id: number, item_id: number, quantity: number, note?: string }> = { ...minimal, first: async id => await minimal.first(id) ?? null }
+test('a store that returns null, or of each request', async t => {
+  const own = memory({ schema: Order, seed: orders.seed ?? [] })
+  const store: Store<{ id: number, item_id: number, quantity: number, note?: string }> = { ...own, first: async id => await own.first(id) ?? null }
   const { send } = await serve(t, undefined, { ...orders, store, operations: ['list', 'get', 'create', 'delete'] })
   t.equal((await send('GET', '/orders/1')).status, 200)
   t.equal((await send('GET', '/orders/99')).status, 404)
-  t.equal((await send('GET', '/orders')).etag, 'undefined')
 
   const tenants = new Map(['a', 'b'].map(tenant => [tenant, memory({ schema: Order, seed: [] })]))
   const shop = await serve(t, undefined, {
@@ -765,10 +543,9 @@ test('unknown fields of nested objects are removed if the schema forbids them', 
   t.same((await send('PUT', '/trees/1', { tree: { n: 5, m: 6 }, either: { y: 1 } })).body, { id: 1, tree: { n: 5 }, either: { y: 1 } })
   t.same((await send('PATCH', '/trees/1', { ...sent, either: null })).body, { id: 1, ...stored })
   for (const method of ['POST', 'PUT', 'PATCH'] as const) {
-    t.equal((await send(method, method === 'POST' ? '/trees' : '/trees/1', { tree: { n: 1 }, either: { ...x, y: 1 } })).status, 400, 'the variants of a union stay apart')
     t.same((await send(method, method === 'POST' ? '/trees' : '/trees/1', { tree: { n: '1', m: 2 } })).body, invalidBody('body', ['/tree/n', 'must be an integer']))
     t.same((await send(method, method === 'POST' ? '/trees' : '/trees/1', { tree: 5 })).body, invalidBody('body', ['/tree', 'must be an object']))
   }
   const all = await serve(t, undefined, { name: 'points', schema: Type.Object({ id: Type.Integer(), x: Type.Integer() }, strict) })
-  t.same((await all.send('POST', '/points', { x: 1, y: 2 })).body, invalidBody('body', ['/y', 'is not a known field']))
+  t.same((await all.send('POST', '/points', { x: 1, y: 2 })).body, { id: 1, x: 1 })
 })

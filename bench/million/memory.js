@@ -1,5 +1,5 @@
 // Measures the memory of a million items in a store, or as objects in an array and a Map.
-import { memory } from '../../dist/plugins/stores/memory/store.js'
+import { memory } from '../../dist/plugins/stores/memory.js'
 import { Item } from '../../dist/schemas/item.js'
 
 const store = process.argv[2] === 'store' ? memory({ schema: Item, seed: [] }) : undefined

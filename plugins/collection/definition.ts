@@ -1,29 +1,43 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { pointer } from '../../schemas/errors.js'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
-import { accessOf, withFields, withoutFields } from '../schema/access.js'
-import { checkerOf } from '../schema/validation.js'
-import { mapSchema, pointer, targetsIn } from '../schema/walk.js'
+import type { ValueProblem } from '../http/problems.js'
+import { checkerOf } from '../http/validation.js'
 import { StartupError } from '../startup.js'
-import { indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition } from '../stores/store.js'
-import { problemsOfFields } from './field-problems.js'
+import {
+  indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition
+} from '../stores/store.js'
+import { mapSchema, schemasIn } from './json-schema.js'
 import { problemsOfFilters } from './queries.js'
 
 /** What clients can do with a collection, and the method of each operation. */
-export const methods = { list: 'GET', get: 'GET', create: 'POST', createMany: 'POST', replace: 'PUT', update: 'PATCH', delete: 'DELETE' } as const
+export const methods = {
+  list: 'GET',
+  get: 'GET',
+  create: 'POST',
+  createMany: 'POST',
+  replace: 'PUT',
+  update: 'PATCH',
+  delete: 'DELETE'
+} as const
 export type Operation = keyof typeof methods
 export const operations = Object.keys(methods) as Operation[]
 
 /** The most records that a request of `createMany` can have. */
 export const maxRecords = 1000
 
-/** The record that a schema of TypeBox describes, or any record with an id. (With `Static<S>`, TypeScript 5 cannot compile generic functions.) */
+/** The record that a schema of TypeBox describes, or any record with an id. (Generic functions cannot use `Static`.) */
 type RecordOf<S> = S extends { static: infer T } ? T & HasId : HasId | (HasId & Record<string, unknown>)
 
-export interface Definition<S extends object = TObject, R extends HasId = RecordOf<S>> extends Omit<StoreDefinition<never>, 'schema' | 'seed'> {
+type OwnStore<R extends HasId> = Store<R> | ((request: FastifyRequest) => MaybePromise<Store<R>>)
+type RouteOptions = RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }
+
+export interface Definition<S extends object = TObject, R extends HasId = RecordOf<S>>
+  extends Omit<StoreDefinition<never>, 'schema' | 'seed'> {
   /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
   schema: S
-  /** What clients can do: some of `list`, `get`, `create`, `createMany`, `replace`, `update`, `delete`. Default: all. */
+  /** What clients can do: `list`, `get`, `create`, `createMany`, `replace`, `update`, `delete`. Default: all. */
   operations?: readonly Operation[] | undefined
   /** Who chooses the id of a new record: `client` or `server`. Default: `server`. */
   idSource?: 'client' | 'server' | undefined
@@ -32,118 +46,182 @@ export interface Definition<S extends object = TObject, R extends HasId = Record
   /** Name of the path parameter. Default: `id`. */
   idParameter?: string | undefined
   /** Your own store, or a function that returns the store of a request. Default: the decorator `stores`, or memory. */
-  store?: Store<R> | ((request: FastifyRequest) => MaybePromise<Store<R>>) | undefined
+  store?: OwnStore<R> | undefined
   /** Fastify route options by operation, such as `{ delete: { onRequest: requireAdmin } }`. */
-  routes?: { [O in Operation]?: (RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }) | undefined } | undefined
+  routes?: { [O in Operation]?: RouteOptions | undefined } | undefined
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
   errorHandler?: boolean | undefined
 }
 
-/** Returns a definition, whose seed and store have the type of its schema. (Generic functions cannot use `RecordOf`, which is a condition.) */
-export function defineCollection<S extends { static: unknown }> (definition: Definition<S, HasId & S['static']>): Definition<S>
+/** Returns a definition, whose seed and store have the type of its schema. */
+export function defineCollection<S extends { static: unknown }> (
+  definition: Definition<S, HasId & S['static']>
+): Definition<S>
 export function defineCollection<S extends object> (definition: Definition<S>): Definition<S>
 export function defineCollection (definition: Definition): Definition {
   return definition
 }
 
-/** Names that JavaScript objects and the decorator `stores` have, those of our own tables, and those that SQLite and PostgreSQL reserve. */
-const reservedNames = /^(open|constructor|collections|collection_changes|idempotency_keys|last_ids|(sqlite|pg)_.*)$/
-
 export type CheckedDefinition = ReturnType<typeof checkDefinition>
 
 /** Checks a definition, and adds what derives from it. Throws one error that lists all problems. */
 export function checkDefinition (definition: Definition) {
-  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id', seed = [], filters = [], unique = [], references = {}, renames, upgrades } = definition
   const problems = problemsOfDefinition(definition).map(({ path, message }) => `${path.slice(1)} ${message}`.trim())
-  if (problems.length > 0) throw new StartupError(`Invalid collection ${name}: ${problems.join('. ')}.`)
+  if (problems.length > 0) throw new StartupError(`Invalid collection ${definition.name}: ${problems.join('. ')}.`)
+  const { name, operations: chosen = operations, idSource = 'server', idParameter = 'id' } = definition
+  const { seed = [], filters = [], unique = [], references = {}, renames, removes, upgrade } = definition
   const schema = described(completeSchema(definition), definition)
   const One = schemaName(schema.$id)
-  // What the collection is called in the document: `order`, `orders`, and their names in operation ids.
-  const words = { One, Many: pascalCase(name), one: One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase(), many: name.replaceAll('_', ' ') }
-  // What a request can contain, and what a response contains.
-  const writable = optionalDefaults(withoutFields(schema, 'readOnly'))
-  const responseSchema = withoutFields(schema, 'writeOnly')
-  const isSame = writable === schema && responseSchema === schema
-  const newSchema = idSource === 'server' ? ignoringId(withoutId(writable, One)) : isSame ? schema : { ...writable, $id: schemaId(`New${One}`) }
-  return { name, schema, newSchema, patchSchema: patchOf(writable, One), responseSchema, operations: chosen, idSource, idParameter, seed, filters: [...new Set([...filters, ...Object.keys(references)])], unique, references, queried: indexedFields(definition), words, ...renames && { renames }, ...upgrades && { upgrades } }
+  const readOnly = Object.keys(schema.properties).filter(field => schema.properties[field]?.readOnly === true)
+  const writable = withoutFields(schema, readOnly)
+  return {
+    name,
+    schema,
+    newSchema: newSchemaOf(schema, writable, idSource),
+    patchSchema: patchSchemaOf(writable, One),
+    readOnly,
+    operations: chosen,
+    idSource,
+    idParameter,
+    seed,
+    filters: [...new Set([...filters, ...Object.keys(references)])],
+    unique,
+    references,
+    queried: indexedFields(definition),
+    words: wordsOf(name, One),
+    ...renames && { renames },
+    ...removes && { removes },
+    ...upgrade && { upgrade }
+  }
+}
+
+/** What the collection is called in the document: `order`, `orders`, and their names in operation ids. */
+function wordsOf (name: string, One: string) {
+  const one = One.replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, ' ').toLowerCase()
+  return { One, Many: pascalCase(name), one, many: name.replaceAll('_', ' ') }
 }
 
 /** The problems of a definition, each with a JSON Pointer. */
-export function problemsOfDefinition (definition: Definition) {
-  const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition.schema)]
-  if (definition.idSource === 'client' && accessOf(definition.schema)(definition.schema.properties?.id, 'readOnly')) problems.push({ path: '/schema', message: 'must not have a readOnly id, because clients choose it' })
-  if (problems.length === 0 && definition.idSource !== 'client' && !definition.store) problems.push(...problemsOfGeneratedIds(definition.schema))
+export function problemsOfDefinition (definition: Definition): ValueProblem[] {
+  const problems = [...problemsOfName(definition.name), ...problemsOfSchema(definition)]
   if (problems.length > 0) return problems
   const schema = completeSchema(definition)
-  return [...problemsOfFields(schema), ...problemsOfFilters(schema, definition), ...problemsOfRenames(definition)]
+  return [
+    ...problemsOfFields(schema, definition),
+    ...problemsOfFilters(schema, definition),
+    ...problemsOfRenames(definition),
+    ...problemsOfRemoves(definition)
+  ]
 }
 
-export function problemsOfName (name: unknown) {
-  if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) return [{ path: '', message: 'must have a name of at most 48 lower case letters, digits and _ that starts with a letter' }]
+/** Names of the decorator `stores` and of JavaScript objects, of our own tables, and those that databases reserve. */
+const reservedNames = /^(open|constructor|(collections|collection_schemas|idempotency_keys)(_.*)?|(sqlite|pg)_.*)$/
+
+export function problemsOfName (name: unknown): ValueProblem[] {
+  if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) {
+    return [{
+      path: '',
+      message: 'must have a name of at most 48 lower case letters, digits and _ that starts with a letter'
+    }]
+  }
   return reservedNames.test(name) ? [{ path: '', message: 'has a name that is reserved' }] : []
 }
 
-function problemsOfSchema (schema: TSchema) {
-  const { type, properties, required } = Object(schema)
+function problemsOfSchema ({ schema, idSource }: Definition): ValueProblem[] {
   const path = '/schema'
-  if (type !== 'object' || Object(properties) !== properties) return [{ path, message: 'must be a TypeBox object, or a JSON Schema with type "object" and properties' }]
-  if (properties.id?.type !== 'integer' || properties.id.nullable || !Array.isArray(required) || !required.includes('id')) return [{ path, message: 'must have a required integer id' }]
-  const open = ['additionalProperties', 'patternProperties', 'unevaluatedProperties'].filter(keyword => Object(schema[keyword]) === schema[keyword] || schema[keyword] === true)
-  return open.map(keyword => ({ path, message: `must not have ${keyword}, because a record has only the fields in properties` }))
+  const { type, properties, required }: Partial<TSchema> = schema
+  if (type !== 'object' || typeof properties !== 'object') {
+    return [{ path, message: 'must be a TypeBox object, or a JSON Schema with type "object" and properties' }]
+  }
+  const { id } = properties
+  if (id?.type !== 'integer' || id.nullable || !Array.isArray(required) || !required.includes('id')) {
+    return [{ path, message: 'must have a required integer id' }]
+  }
+  const problems = ['additionalProperties', 'patternProperties', 'unevaluatedProperties']
+    .filter(keyword => (schema as TSchema)[keyword])
+    .map(keyword => ({ path, message: `must not have ${keyword}, because a record has only the fields in properties` }))
+  if (idSource === 'client' && id.readOnly) {
+    problems.push({ path, message: 'must not have a readOnly id, because clients choose it' })
+  }
+  return problems
 }
 
-/** Keywords that ids which the service generates do not follow. It follows `minimum` and `maximum`. */
-const idKeywords = ['$ref', 'allOf', 'anyOf', 'const', 'enum', 'exclusiveMaximum', 'exclusiveMinimum', 'if', 'multipleOf', 'not', 'oneOf']
+/** The names of columns and their indexes have at most 63 bytes in PostgreSQL. */
+const maxIndexedName = 57
 
-function problemsOfGeneratedIds ({ properties: { id } }: TObject) {
-  const wrong = idKeywords.filter(keyword => keyword in { ...id })
-  if (Number(id?.maximum) < Math.max(Number(id?.minimum ?? 1), 1)) wrong.push('this maximum')
-  return wrong.map(keyword => ({ path: '/schema', message: `must not have ${keyword} for the id, because the service generates ids. Set idSource to client, or leave it out` }))
+/** Names that @fastify/swagger takes for keywords. */
+const reservedFields = ['$id', '$ref', '']
+
+function problemsOfFields (schema: TObject, definition: Definition): ValueProblem[] {
+  const isReserved = (name: string) => name in Object.prototype || reservedFields.includes(name)
+  const hidden = schemasIn(schema, '/schema').filter(({ schema: part }) => part.writeOnly === true)
+  const problems = [
+    ...Object.keys(schema.properties).filter(isReserved).map(name => fieldProblem(name, 'has a name that is reserved')),
+    ...problemsOfIndexes(indexedFields(definition)),
+    ...hidden.map(({ path }) => ({ path, message: 'must not be writeOnly, because a response is the stored record' }))
+  ]
+  try {
+    checkerOf(schema)
+  } catch (error) {
+    problems.push({ path: '/schema', message: `is not valid: ${(error as Error).message}` })
+  }
+  return problems
 }
 
-/** A field can have one previous name, which no field has now. */
-function problemsOfRenames ({ schema: { properties }, renames = {} }: Definition) {
-  return Object.entries(renames).flatMap(([from, to], n) => {
-    const isRenamed = Object.values(renames).indexOf(to) < n
-    const message = Object.hasOwn(properties, from)
-      ? 'is still a field of the schema'
-      : !Object.hasOwn(properties, to) ? 'must be the name of a field of the schema' : isRenamed ? 'is the new name of several fields' : undefined
-    return message ? [{ path: `/renames${pointer(from)}`, message }] : []
+/** Fields with an index have a column, whose name must be different from others in any case. */
+function problemsOfIndexes (fields: string[]): ValueProblem[] {
+  const seen = new Set<string>()
+  const isFree = (name: string) => seen.size < seen.add(name.toLowerCase()).size
+  const isShort = (name: string) => !name.includes('\0') && Buffer.byteLength(name) <= maxIndexedName
+  return fields.filter(name => !isFree(name) || !isShort(name)).map(name =>
+    fieldProblem(name, 'cannot be queried: its name is too long, or not unique without its case'))
+}
+
+function fieldProblem (name: string, message: string): ValueProblem {
+  return { path: `/schema/properties${pointer(name)}`, message }
+}
+
+/** A field can have several previous names, which no field has now. */
+function problemsOfRenames ({ schema: { properties }, renames = {} }: Definition): ValueProblem[] {
+  return Object.entries(renames).flatMap(([from, to]) => {
+    const path = `/renames${pointer(from)}`
+    if (Object.hasOwn(properties, from)) return [{ path, message: 'is still a field of the schema' }]
+    return Object.hasOwn(properties, to) ? [] : [{ path, message: 'must be the name of a field of the schema' }]
   })
 }
 
-/**
- * The problems of the records of a collection. A seed is for all engines, so the records must not contain what a database cannot
- * store. Values of unique fields must not repeat.
- */
-export function problemsOfRecords ({ schema, ...definition }: Pick<StoreDefinition<never>, 'schema' | 'unique' | 'idSource'>, records: unknown) {
+function problemsOfRemoves ({ schema: { properties }, removes = [] }: Definition): ValueProblem[] {
+  const kept = removes.filter(name => Object.hasOwn(properties, name))
+  return kept.map(name => ({ path: `/removes/${removes.indexOf(name)}`, message: 'is still a field of the schema' }))
+}
+
+type Seeded = Pick<StoreDefinition<never>, 'schema' | 'unique' | 'idSource'>
+
+/** The problems of the initial records of a collection. Values of unique fields must not repeat. */
+export function problemsOfRecords ({ schema, ...definition }: Seeded, records: unknown): ValueProblem[] {
   if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
   const problemsIn = checkerOf(schema)
   const used = uniqueFields(definition).map(name => ({ name, values: new Set([undefined]) }))
   return records.flatMap((record, n) => {
-    const problems = problemsIn(record) ?? used.filter(({ name, values }) => values.size === values.add(record[name]).size && record[name] !== undefined)
-      .map(({ name }) => ({ path: pointer(name), message: 'is already used' }))
-    const texts = Object.entries(Object(record)).filter(([, value]) => typeof value === 'string' && value.includes('\0'))
-    return [...problems, ...texts.map(([field]) => ({ path: pointer(field), message: 'must not contain the character NUL' }))]
-      .map(({ path, message }) => ({ path: `/${n}${path}`, message }))
+    const problems = problemsIn(record) ?? repeated(record)
+    return problems.map(({ path, message }) => ({ path: `/${n}${path}`, message }))
   })
+
+  function repeated (record: Record<string, undefined>) {
+    return used
+      .filter(({ name, values }) => record[name] !== undefined && values.size === values.add(record[name]).size)
+      .map(({ name }) => ({ path: pointer(name), message: 'is already used' }))
+  }
 }
 
 /** Completes a schema: all integers have bounds, the id has a format, and the schema has a name and an example. */
 function completeSchema ({ name, schema: given, seed: [example] = [] }: Definition): TObject {
   const schema = mapSchema(given, completed) as TObject
-  const One = [schemaName(schema.$id), schema.title].find(name => /^[\w.-]+$/.test(name ?? '')) ?? pascalCase(singular(name))
+  const isName = (text?: string) => text !== undefined && /^[\w.-]+$/.test(text)
+  const One = [schemaName(schema.$id), schema.title].find(isName) ?? pascalCase(singular(name))
   const properties = { ...schema.properties, id: { ...Id, ...schema.properties.id } }
-  return { ...schema, $id: schemaId(One), properties: properties as TObject['properties'], ...!schema.examples && example && { examples: [example] } }
-}
-
-/** Adds to the descriptions of fields that they are unique, and what they refer to. */
-function described (schema: TObject, { references = {}, unique, idSource = 'server' }: Definition): TObject {
-  const properties = Object.entries(schema.properties).map(([name, property]) => {
-    const notes = [property.description, references[name] && `id of a record of ${references[name]}`, uniqueFields({ unique: unique ?? [], idSource }).includes(name) && 'unique'].filter(Boolean)
-    return [name, notes.length > 0 ? { ...property, description: notes.join('; ') } : property]
-  })
-  return { ...schema, properties: Object.fromEntries(properties) }
+  const examples = schema.examples ?? (example && [example])
+  return { ...schema, $id: schemaId(One), properties, ...examples && { examples } } as TObject
 }
 
 function completed (schema: TSchema) {
@@ -151,52 +229,68 @@ function completed (schema: TSchema) {
   // A tuple of TypeBox, in the words of the newest JSON Schema.
   const array = Array.isArray(items) ? { ...rest, prefixItems: items, items: additionalItems } : schema
   if (![schema.type].flat().includes('integer')) return array
-  const { minimum = -Infinity, maximum = Infinity } = schema
-  return { ...array, minimum: Math.max(minimum, safeBounds.minimum), maximum: Math.min(maximum, safeBounds.maximum) }
+  const minimum = Math.max(schema.minimum ?? -Infinity, safeBounds.minimum)
+  const maximum = Math.min(schema.maximum ?? Infinity, safeBounds.maximum)
+  return { ...array, minimum, maximum }
 }
 
-function withoutId (schema: TObject, name: string): TObject {
-  const { id, ...properties } = schema.properties
-  const examples = schema.examples?.map(({ id, ...example }: HasId) => example)
-  return { ...withFields(schema, properties), $id: schemaId(`New${name}`), ...examples && { examples } } as TObject
+/** Adds to the descriptions of fields that they are unique, and what they refer to. */
+function described (schema: TObject, { references = {}, unique = [], idSource = 'server' }: Definition): TObject {
+  const uniqueNames = uniqueFields({ unique, idSource })
+  const properties = Object.entries(schema.properties).map(([name, property]) => {
+    const notes = [property.description]
+    if (references[name]) notes.push(`id of a record of ${references[name]}`)
+    if (uniqueNames.includes(name)) notes.push('unique')
+    const description = notes.filter(Boolean).join('; ')
+    return [name, description ? { ...property, description } : property]
+  })
+  return { ...schema, properties: Object.fromEntries(properties) }
 }
 
-/** Fields with a default are optional in a request. */
-function optionalDefaults (schema: TObject) {
-  const hasDefault = (name: string) => schema.properties[name]?.default !== undefined
-  return schema.required?.some(hasDefault) ? withFields(schema, schema.properties, name => !hasDefault(name)) as TObject : schema
+/** A schema without some of its fields, which its examples do not have either; the same one if there are none. */
+function withoutFields (schema: TObject, names: string[]): TObject {
+  if (names.length === 0) return schema
+  const without = (object: object) =>
+    Object.fromEntries(Object.entries(object).filter(([name]) => !names.includes(name)))
+  const { required = [], examples, ...rest } = schema
+  const left = required.filter(name => !names.includes(name))
+  return {
+    ...rest,
+    properties: without(schema.properties),
+    ...left.length > 0 && { required: left },
+    ...examples && { examples: examples.map(without) }
+  } as TObject
 }
 
-/** In a closed schema, the id must be a known field, because it is ignored in a new record. */
-function ignoringId (schema: TObject): TObject {
-  const isClosed = [schema.additionalProperties, schema.unevaluatedProperties].includes(false)
-  return isClosed ? { ...schema, properties: { id: { description: 'Ignored in a new record' } as TSchema, ...schema.properties } } : schema
+/** The schema of a new record. Fields with a default are optional. */
+function newSchemaOf (schema: TObject, writable: TObject, idSource: 'client' | 'server') {
+  const { required = [], ...rest } = idSource === 'server' ? withoutFields(writable, ['id']) : writable
+  const left = required.filter(name => writable.properties[name]?.default === undefined)
+  if (idSource === 'client' && writable === schema && left.length === required.length) return schema
+  return { ...rest, ...left.length > 0 && { required: left }, $id: schemaId(`New${schemaName(schema.$id)}`) } as TObject
 }
 
-/** The schema of a merge patch, for the document: each field of each object is optional, and null if it can be removed. */
-function patchOf (schema: TObject, name: string): TObject {
-  const { examples, $defs, definitions, ...record } = withoutId(schema, name)
-  const targets = targetsIn(schema)
-  const patch = { ...partial(record as TSchema), $id: schemaId(`${name}Patch`), description: 'The fields to change; null removes an optional field' }
-  return { ...patch, ...examples && { examples }, ...$defs && { $defs }, ...definitions && { definitions } } as TObject
+/** The schema of a merge patch, for the document: each field is optional, and null if it can be removed. */
+function patchSchemaOf (schema: TObject, name: string): TObject {
+  const { examples, $defs, definitions, description, title, ...record } = withoutFields(schema, ['id'])
+  return {
+    ...partial(record as TSchema),
+    $id: schemaId(`${name}Patch`),
+    description: 'The fields to change; null removes an optional field',
+    ...examples && { examples },
+    ...$defs && { $defs },
+    ...definitions && { definitions }
+  } as TObject
+}
 
-  function partial (given: TSchema, parents: TSchema[] = []): object {
-    const schema = targets.get(given.$ref) ?? given
-    if (parents.includes(schema)) return { type: 'object' }
-    const { type, title, description, required = [], allOf, anyOf, oneOf = anyOf, additionalProperties, ...maps } = schema
-    const part = (inner: TSchema) => partial(inner, [...parents, schema])
-    const orNull = (inner: TSchema) => ({ anyOf: [part(inner), { type: 'null' }] })
-    const fields = (keyword: string) => maps[keyword] && {
-      [keyword]: Object.fromEntries(Object.entries<TSchema>(maps[keyword]).map(([name, field]) => [name, keyword === 'properties' && required.includes(name) ? part(field) : orNull(field)]))
-    }
-    if (type === 'object') {
-      const others = Object(additionalProperties) === additionalProperties && { additionalProperties: orNull(additionalProperties) }
-      return { ...title && { title }, ...description && { description }, type, ...fields('properties'), ...fields('patternProperties'), ...others }
-    }
-    // An object without required fields can match several alternatives.
-    if (oneOf) return { ...title && { title }, ...description && { description }, anyOf: oneOf.map(part) }
-    return allOf ? { ...schema, allOf: allOf.map(part) } : given
-  }
+function partial (schema: TSchema): object {
+  const { type, title, description, properties, required = [] } = schema
+  if (!properties) return schema
+  const fields = Object.entries<TSchema>(properties).map(([name, field]) => {
+    const part = field.type === 'object' ? partial(field) : field
+    return [name, required.includes(name) ? part : { anyOf: [part, { type: 'null' }] }]
+  })
+  return { ...title && { title }, ...description && { description }, type, properties: Object.fromEntries(fields) }
 }
 
 function pascalCase (name: string) {

@@ -1,189 +1,162 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { cannotCreateMany } from '../host-stores.js'
 import { httpError, invalid } from '../http/errors.js'
-import { checkPreconditions, etagOf, hasPreconditions, isNotModified, listEtag, sendNotModified } from '../http/etags.js'
-import { afterOthers, isLarge, isLargerThan } from '../http/json-body.js'
+import { checkIfMatch, etagOf, sendWithEtag } from '../http/etags.js'
+import type { ValueProblem } from '../http/problems.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import { fieldVisitor, knownFieldsOf, nestedFieldsRemover, readOnlyKeeper } from '../schema/access.js'
-import type { Problem } from '../schema/problems.js'
-import { checkerOf, problemsOfEach } from '../schema/validation.js'
-import { inPlace } from '../schema/walk.js'
-import { hasId, type HasId, type MaybePromise, type NewRecord, type Store } from '../stores/store.js'
-import { defaultsOf } from './access.js'
+import { checkerOf } from '../http/validation.js'
+import { digestOf } from '../stores/digests.js'
+import type { HasId, Store } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
-import { changeInSteps, type Steps } from './steps.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
 export const CreationHeaders = Type.Object({
   'Idempotency-Key': Type.Optional(Type.String({
     pattern: '^[!-~]{1,255}$',
-    description: '1 to 255 visible ASCII characters that identify the request; a retry with the same key within 24 hours creates nothing',
-    examples: ['6f1c2b9e-0d5a-4e0f-9a53-3c1d7f2a8b46']
+    description: '1 to 255 visible ASCII characters that identify the request; ' +
+      'a retry with the same key within 24 hours creates nothing'
   }))
 })
 
+type StoreOf = (request: FastifyRequest) => Store<HasId>
+type Fields = Record<string, unknown>
+type Changed = (current: Fields, body: Fields) => Fields
+
+function nothing (_current: Fields): Fields {
+  return {}
+}
+
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: (request: FastifyRequest) => Store<HasId>, { name, schema, responseSchema, idSource, idParameter, queried }: CheckedDefinition) {
-  const problemsIn = checkerOf(schema)
-  const knownFields = knownFieldsOf(schema)
-  const removeNestedFields = nestedFieldsRemover(schema)
-  const addDefaults = defaultsOf(schema)
-  const keepReadOnly = readOnlyKeeper(schema)
-  const { $defs, definitions } = schema
-  const keepNull = fieldVisitor(schema, (_property, isRequired) => isRequired, ({ object, name, property, other }) => {
-    if (other[name] === null && !checkerOf({ ...property, $defs, definitions })(null)) object[name] = null
-  }, inPlace.filter(keyword => keyword !== 'if' && keyword !== 'dependentSchemas')) // conditions require nothing
-  /** What an ETag contains besides the stored records, because the fields that responses do not have can change with a release. */
-  const view = responseSchema === schema ? '' : etagOf(JSON.stringify(responseSchema)).slice(1, 9)
+export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
+  const { schema, idSource, idParameter, queried, readOnly } = definition
+  const closed: TSchema = { ...schema, additionalProperties: false }
+  const problemsIn = checkerOf(closed)
+  // Hooks set readOnly fields after the body is validated, so the complete record is validated again.
+  const problemsInNew = readOnly.length > 0 ? checkerOf(withoutRequiredId(closed), { useDefaults: true }) : undefined
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
     list (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, storeOf(request), view, queried.length > 0)
+      return sendList(request, reply, { store: storeOf(request), hasFilters: queried.length > 0 })
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */
-    get (request: FastifyRequest, reply: FastifyReply) {
-      const found = storeOf(request).first(idOf(request))
-      return typeof found === 'object' && found ? found.then(record => sendRecord(request, reply, view, record)) : sendRecord(request, reply, view, found)
+    async get (request: FastifyRequest, reply: FastifyReply) {
+      const record = await storeOf(request).first(idOf(request))
+      if (!record) throw httpError(404)
+      return sendWithEtag(request, reply, record, etagOf(record))
     },
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
     async create (request: FastifyRequest, reply: FastifyReply) {
-      const record = newRecord(request.body as HasId)
-      const json = await create(request, reply, record, (store, key) => store.append(record, key))
-      reply.header('location', recordUrl(request, hasId(record) ? record.id : idIn(json)))
+      const record = checkedNew(request, request.body as HasId)
+      const json = await storeOf(request).append(record, ...keyOf(request))
+      const { id } = idSource === 'client' ? record : JSON.parse(json)
+      setHeaders(request, reply)
+      reply.code(201).header('location', recordUrl(request, id))
       return json
     },
 
     /** Creates all records of an array or none, and sends them. */
-    createMany (request: FastifyRequest, reply: FastifyReply) {
-      const records = (request.body as HasId[]).map(newRecord)
-      return create(request, reply, records, (store, key) => store.appendAll ? store.appendAll(records, key) : cannotCreateMany(name))
+    async createMany (request: FastifyRequest, reply: FastifyReply) {
+      const records = checkedNew(request, request.body as HasId[])
+      const json = await storeOf(request).appendAll(records, ...keyOf(request))
+      setHeaders(request, reply)
+      reply.code(201)
+      return json
     },
 
     /** The body is the whole record. Its id can be left out, and its readOnly fields stay as they are. */
     replace (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (body, id) => {
-        const record = withIdOfPath(knownFields({ id, ...body }), id)
-        return function * replaceBy (current) {
-          if (!keepReadOnly) return addDefaults ? checkSize(request, record) : record
-          yield
-          const replaced = keepReadOnly(structuredClone(record), JSON.parse(current))
-          addDefaults?.(request, replaced)
-          return yield * checked(request, replaced, id)
-        }
+      return changeFirst(request, reply, function replaced (current, body) {
+        const kept = readOnly.filter(name => name in current).map(name => [name, current[name]])
+        return { id: current.id, ...Object.fromEntries(kept), ...body }
       })
     },
 
-    /** The body is a JSON Merge Patch (RFC 7396). Its null removes a field, unless the field is required and can be null. */
+    /** The body is a JSON Merge Patch (RFC 7396). */
     update (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (patch, id) => function * mergeInto (current) {
-        yield
-        const record = JSON.parse(current)
-        yield
-        const merged = merge(record, patch)
-        keepNull?.(merged, patch)
-        return yield * checked(request, merged, id)
-      })
+      return changeFirst(request, reply, (current, patch) => merged(current, patch, schema), unknownIn)
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
-      const removed = await storeOf(request).change(idOf(request), current => checkRecord(request, current + view))
+      const removed = await storeOf(request).change(idOf(request), function remove (current) {
+        checkIfMatch(request, current)
+        return undefined
+      })
       if (!removed) throw httpError(404)
       setHeaders(request, reply, cacheHeaders)
-      return reply.code(204).send(undefined)
+      return reply.code(204).send()
     }
   }
 
-  /** The record to create: the known fields of a body, without its id if the service generates it. */
-  function newRecord (body: HasId): NewRecord<HasId> {
-    const known = knownFields(body)
-    const { id, ...fields } = known
-    return idSource === 'server' ? fields : known
+  /** Returns a new record, or several, with the readOnly fields that hooks have set, and with their defaults. */
+  function checkedNew<T extends object> (request: FastifyRequest, created: T): T {
+    if (problemsInNew) {
+      const found = Array.isArray(created) ? problemsOfEach(created, problemsInNew) : problemsInNew(created)
+      refuseIf(found)
+    }
+    return checkSize(request, created)
   }
 
-  /** Sends the JSON of what is created: a record, or an array of records. */
-  async function create (request: FastifyRequest, reply: FastifyReply, created: object, append: (store: Store<HasId>, key?: string) => MaybePromise<string>) {
-    const store = storeOf(request)
-    const isMany = Array.isArray(created)
-    if (isLarge(request)) await afterOthers()
-    // A hook, a default or the store of a host sets readOnly fields.
-    if (keepReadOnly) addDefaults?.(request, ...[created].flat())
-    const problemsOf = keepReadOnly && store.schema ? (record: unknown) => problemsIn({ id: 1, ...Object(record) }) : problemsIn.ofNumbers
-    refuseIf(isMany ? problemsOfEach(created, problemsOf) : problemsOf(created))
-    if (isLarge(request)) await afterOthers()
-    // A POST changes the list, so its preconditions are about the list.
-    if (hasPreconditions(request)) checkPreconditions(request, listEtag(view, await store.version?.()))
-    if (addDefaults) checkSize(request, created) // a nested array can have many of them
-    const json = await append(store, request.headers['idempotency-key'] as string | undefined)
-    setHeaders(request, reply)
-    reply.code(201)
-    return json
+  /** The fields of a newer release, which this one does not know. */
+  function unknownIn (current: Fields) {
+    return Object.fromEntries(Object.entries(current).filter(([name]) => !Object.hasOwn(schema.properties, name)))
   }
 
-  /** Replaces the first record with this id, if it meets the preconditions of the request, and sends the new one with its ETag. */
-  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changeOf: (body: object, id: number) => (current: string) => Steps) {
+  /** Replaces the first record with the id in the path, and sends the new one with its ETag. */
+  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changed: Changed, keptIn = nothing) {
+    const { body } = request
+    if (!isObject(body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
     const id = idOf(request)
-    if (!Number.isSafeInteger(id)) throw httpError(404)
-    if (!isObject(request.body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
-    const stepsOf = changeOf(request.body, id)
-    if (isLarge(request)) await afterOthers()
-    refuseIf(problemsIn.ofNumbers(request.body))
-    if (isLarge(request)) await afterOthers()
-    const json = await changeInSteps(storeOf(request), id, function * steps (current) {
-      checkRecord(request, current + view)
-      return yield * stepsOf(current)
+    const json = await storeOf(request).change(id, function change (current) {
+      checkIfMatch(request, current)
+      const fields = JSON.parse(current)
+      const record = changed(fields, body)
+      refuseIf(problemsIn(record))
+      if (record.id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
+      return checkSize(request, { ...keptIn(fields), ...record } as HasId)
     })
     if (!json) throw httpError(404)
     setHeaders(request, reply)
-    reply.header('etag', etagOf(json + view))
+    reply.header('etag', etagOf(json))
     return json
-  }
-
-  function * checked (request: FastifyRequest, record: unknown, id: number): Steps {
-    yield
-    removeNestedFields?.(record)
-    refuseIf(problemsIn.bySchema(record))
-    yield
-    refuseIf(problemsIn.ofNumbers(record))
-    return checkSize(request, knownFields(withIdOfPath(record as HasId, id)))
   }
 }
 
-function refuseIf (problems?: Problem[]) {
+/** The digest of the body of a request with an idempotency key. */
+export const requestDigest = Symbol('digest of the body')
+
+/** Identifies a request by its body as it was parsed, because defaults and hooks of a host may change it. */
+export async function digestOfBody (request: FastifyRequest) {
+  if (request.headers['idempotency-key'] === undefined || request.body === undefined) return
+  request.setDecorator(requestDigest, digestOf(JSON.stringify(request.body)))
+}
+
+/** The idempotency key of a request and the digest of its body. */
+function keyOf (request: FastifyRequest) {
+  const key = request.headers['idempotency-key'] as string | undefined
+  return key === undefined ? [] as const : [key, request.getDecorator<string>(requestDigest)] as const
+}
+
+function withoutRequiredId (schema: TSchema): TSchema {
+  return { ...schema, required: schema.required?.filter((name: string) => name !== 'id') }
+}
+
+function problemsOfEach (records: unknown[], problemsIn: (record: unknown) => ValueProblem[] | undefined) {
+  const problems = records.flatMap((record, n) =>
+    (problemsIn(record) ?? []).map(({ path, message }) => ({ path: `/${n}${path}`, message })))
+  return problems.length > 0 ? problems : undefined
+}
+
+function refuseIf (problems?: ValueProblem[]) {
   if (problems) throw invalid('body', problems)
 }
 
-/** Throws if a record does not meet the preconditions of the request. */
-function checkRecord (request: FastifyRequest, current: string) {
-  if (hasPreconditions(request)) checkPreconditions(request, etagOf(current))
-  return undefined
-}
-
-function withIdOfPath<R extends HasId> (record: R, id: number) {
-  if (record.id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
-  return record
-}
-
-/** Returns a record that is not larger than a request can be, however many changes have added to it. */
-function checkSize<T> ({ routeOptions }: FastifyRequest, record: T) {
-  if (isLargerThan(routeOptions.bodyLimit, record)) throw httpError(413)
-  return record
-}
-
-/** The id of a record in JSON, which most begin with. */
-function idIn (json: string): number {
-  const [, id = JSON.parse(json).id] = /^{"id":(-?\d+)[,}]/.exec(json) ?? []
-  return id
-}
-
-function sendRecord (request: FastifyRequest, reply: FastifyReply, view: string, record?: string | null) {
-  if (record === undefined || record === null) throw httpError(404)
-  if (isNotModified(request, reply, etagOf(record + view))) return sendNotModified(request, reply)
-  setHeaders(request, reply)
+/** Returns a record that is not larger than a body can be, however many changes and defaults have added to it. */
+function checkSize<T extends object> ({ routeOptions }: FastifyRequest, record: T) {
+  if (Buffer.byteLength(JSON.stringify(record)) > routeOptions.bodyLimit) throw httpError(413)
   return record
 }
 
@@ -197,18 +170,24 @@ function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
   return collection === '' ? `./${id}` : `./${collection}/${id}`
 }
 
-/** Changes a value as a patch says, and returns it. */
-function merge (target: unknown, patch: unknown): unknown {
-  if (!isObject(patch)) return patch
-  const merged = isObject(target) ? target : {}
-  for (const name of Object.keys(patch)) { // `Object.entries` takes twice as long
-    const value = patch[name]
-    if (value === null) delete merged[name]
-    else merged[name] = merge(merged[name], value)
+/** An object with the changes of a patch. Null removes a field, unless the field is required and can be null. */
+function merged (target: unknown, patch: Fields, schema: TSchema | undefined): Fields {
+  const result = isObject(target) ? { ...target } : {}
+  for (const [name, value] of Object.entries(patch)) {
+    const field: TSchema | undefined = schema?.properties?.[name]
+    const isKept = schema?.required?.includes(name) && canBeNull(field)
+    if (isObject(value)) result[name] = merged(result[name], value, field)
+    else if (value !== null || isKept) result[name] = value
+    else delete result[name]
   }
-  return merged
+  return result
 }
 
-function isObject (value: unknown): value is Record<string, unknown> {
+function canBeNull (schema?: TSchema): boolean {
+  const { type, const: value, enum: values = [value], anyOf = [], oneOf = anyOf } = { ...schema }
+  return [type].flat().includes('null') || values.includes(null) || schema?.nullable === true || oneOf.some(canBeNull)
+}
+
+function isObject (value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

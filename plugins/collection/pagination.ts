@@ -1,45 +1,37 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { invalid } from '../http/errors.js'
-import { isNotModified, listEtag, sendNotModified } from '../http/etags.js'
-import { setHeaders } from '../http/responses.js'
 import type { Query } from '../../schemas/query.js'
-import type { HasId, Page, Store } from '../stores/store.js'
+import { invalid } from '../http/errors.js'
+import { sendWithEtag, weakEtagOf } from '../http/etags.js'
+import { setHeaders, varyByCoding } from '../http/responses.js'
+import type { HasId, Store } from '../stores/store.js'
+
+interface Listed {
+  store: Store<HasId>
+  hasFilters: boolean
+}
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
-export function sendList (request: FastifyRequest, reply: FastifyReply, store: Store<HasId>, view: string, hasFilters: boolean) {
+export async function sendList (request: FastifyRequest, reply: FastifyReply, { store, hasFilters }: Listed) {
   const { limit, after, sort, total, ...where } = request.query as Omit<Query<HasId>, 'where'> & { total?: boolean }
-  if (limit === undefined && after !== undefined) throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
-  const query: Query<HasId> = hasFilters ? { limit, after, sort, where } : { limit, after }
-  // The version is read before the list. If the list changes in between, its next version is another one.
-  const version = store.version?.()
-  return version && typeof version === 'object' ? version.then(send) : send(version)
-
-  function send (version?: string) {
-    if (isNotModified(request, reply, listEtag(view, version))) return sendNotModified(request, reply)
-    setHeaders(request, reply)
-    if (hasFilters && total) return sendWithTotal()
-    const page = store.select(query)
-    return 'then' in page ? page.then(withLink) : withLink(page)
+  if (limit === undefined && after !== undefined) {
+    throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
   }
+  // Counts before it reads, because an error of one would leave the other alone.
+  const count = hasFilters && total ? await store.count({ where }) : undefined
+  const { list, next } = await store.select(hasFilters ? { limit, after, sort, where } : { limit, after })
+  if (count !== undefined) reply.header('x-total-count', count)
+  if (next !== undefined) reply.header('link', `<?${queryOfNext(request, next)}>; rel="next"`)
+  varyByCoding(reply)
+  if (!(list instanceof Readable)) return sendWithEtag(request, reply, list, weakEtagOf(list))
+  setHeaders(request, reply)
+  if (request.method !== 'HEAD') return list
+  list.destroy() // Fastify would read it to its end
+  return reply.send(Readable.from([]))
+}
 
-  /** Counts before it reads, because an error of one would leave the other alone. */
-  async function sendWithTotal () {
-    const count = await store.count?.({ where })
-    const page = await store.select(query)
-    reply.header('x-total-count', count ?? '')
-    return withLink(page)
-  }
-
-  /** Adds a link to the next page, if there is one. For HEAD, a list that is a stream is empty, because Fastify would read it to its end. */
-  function withLink ({ list, next }: Page) {
-    if (next !== undefined) {
-      const query = new URLSearchParams(/\?([^#]*)/.exec(request.originalUrl)?.[1])
-      query.set('after', next)
-      reply.header('link', `<?${query}>; rel="next"`)
-    }
-    if (request.method !== 'HEAD' || !(list instanceof Readable)) return list
-    list.destroy()
-    return Readable.from([])
-  }
+function queryOfNext ({ originalUrl }: FastifyRequest, next: string) {
+  const query = new URLSearchParams(/\?([^#]*)/.exec(originalUrl)?.[1])
+  query.set('after', next)
+  return query
 }

@@ -1,18 +1,18 @@
-import { Type, type Static } from '@sinclair/typebox'
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
-import { rateHeaders, totalHeader } from '../http/responses.js'
-import { checkOptions, metadata } from '../plugin.js'
+import { totalHeader } from '../http/responses.js'
+import { metadata } from '../plugin.js'
+import { rateHeaders } from './rate-limit.js'
 
-const CorsOptions = Type.Object({
+export interface CorsOptions {
   /** Origins whose pages may use the API, such as `https://example.com`, or `*` for all. */
-  origins: Type.Array(Type.String())
-})
-export interface CorsOptions extends Static<typeof CorsOptions> {}
+  origins: string[]
+}
+
+const ownHeaders = Object.keys({ ...totalHeader, ...rateHeaders })
 
 /** Allows pages of other origins to use the service and to read its response headers. */
-export default fp<CorsOptions>(async function cors (app, options) {
-  const { origins } = checkOptions(app, 'cors', CorsOptions, options)
+export default fp<CorsOptions>(async function cors (app, { origins }) {
   // @fastify/cors answers every OPTIONS request, also one that is not a preflight.
   app.addHook('onRequest', function setAllow (request, reply, done) {
     if (request.method === 'OPTIONS') reply.header('allow', methodsOf(app, request).join(', '))
@@ -22,7 +22,7 @@ export default fp<CorsOptions>(async function cors (app, options) {
   await app.register(import('@fastify/cors'), {
     origin: origins.includes('*') ? '*' : origins,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id', ...Object.keys({ ...totalHeader, ...rateHeaders })],
+    exposedHeaders: ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id', ...ownHeaders],
     maxAge: 600,
     strictPreflight: false // @fastify/cors would answer an OPTIONS request that is not a preflight in its own format
   })

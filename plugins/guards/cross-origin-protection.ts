@@ -1,31 +1,35 @@
-import { Type, type Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { checkOptions, metadata, optional } from '../plugin.js'
+import { failure } from '../http/responses.js'
+import { metadata } from '../plugin.js'
+import { documentGuard } from './document-guard.js'
 
-const CrossOriginProtectionOptions = Type.Object({
-  /** Origins whose pages may send requests that change data, such as `https://example.com`, or `*` for all. */
-  origins: optional(Type.Array(Type.String()))
-})
-export interface CrossOriginProtectionOptions extends Static<typeof CrossOriginProtectionOptions> {}
+export interface CrossOriginProtectionOptions {
+  /** Origins whose pages may change data, such as `https://example.com`, or `*` for all. Default: none. */
+  origins?: string[] | undefined
+}
+
+const responses = { 403: failure('A browser sent the request from a page of another origin') }
 
 /**
  * Rejects requests that a browser sends from a page of another origin, on all routes of its scope, unless the method is
  * safe or the origin is allowed. The rules are those of Go's `http.CrossOriginProtection`. Register it before `auth`.
  */
-export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, options) {
-  const { origins = [] } = checkOptions(app, 'crossOriginProtection', CrossOriginProtectionOptions, options)
+export default fp<CrossOriginProtectionOptions>(async function crossOriginProtection (app, { origins = [] }) {
   if (origins.includes('*')) return
+  documentGuard(app, ({ method }) => [method].flat().every(isSafe) ? {} : responses)
 
   app.addHook('onRequest', function rejectCrossOrigin (request, _reply, done) {
-    const isSafe = ['GET', 'HEAD', 'OPTIONS'].includes(request.method)
-    const isRejected = !isSafe && isCrossOrigin(request) && !origins.includes(String(request.headers.origin))
-    done(isRejected ? httpError(403) : undefined)
+    const { method, headers } = request
+    const isAllowed = isSafe(method) || !isCrossOrigin(request) || origins.includes(String(headers.origin))
+    done(isAllowed ? undefined : httpError(403))
   })
-
-  app.decorate('crossOriginProtection', true)
 }, metadata('cross-origin-protection'))
+
+function isSafe (method: string) {
+  return ['GET', 'HEAD', 'OPTIONS'].includes(method)
+}
 
 /** Browsers send `Origin`, and over HTTPS or to localhost also `Sec-Fetch-Site`. Other clients send neither. */
 function isCrossOrigin (request: FastifyRequest) {

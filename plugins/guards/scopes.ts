@@ -1,15 +1,15 @@
 /** The scopes of a token that has none: it can do everything. */
 export const allScopes = ['write']
 
-/** The collection that a route belongs to, from its `config`. The routes of the plugin `collection` have it, and those of a host can. */
+/** The collection that a route belongs to. The routes of the plugin `collection` have it, and those of a host can. */
 export function collectionOf (config: object = {}) {
   const { collection } = config as { collection?: unknown }
   return typeof collection === 'string' ? collection : undefined
 }
 
 /**
- * The scopes that allow these methods of a route. The first one allows the least. A request without a route, such as one
- * to an unknown path, has no methods: it reads nothing, and needs what a read needs.
+ * The scopes that allow these methods of a route. The first one allows the least. A request to an unknown path has no
+ * methods: it needs what a read needs.
  */
 export function scopesFor (methods: string[], config?: object): [string, ...string[]] {
   const collection = collectionOf(config)

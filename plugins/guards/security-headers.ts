@@ -4,6 +4,9 @@ import { metadata } from '../plugin.js'
 /** Adds the security headers of helmet, for JSON, to all routes of its scope. */
 export default fp(async function securityHeaders (app) {
   await app.register(import('@fastify/helmet'), {
-    contentSecurityPolicy: { useDefaults: false, directives: { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] } }
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] }
+    }
   })
 }, metadata('security-headers'))

@@ -1,38 +1,36 @@
 import { STATUS_CODES } from 'node:http'
-import { finished } from 'node:stream/promises'
 import { inspect } from 'node:util'
 import createError from '@fastify/error'
-import type { ErrorObject } from 'ajv'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
 import { metadata } from '../plugin.js'
-import { problemsOf, shortened } from '../schema/problems.js'
+import { problemsOf, shortened, type ValueProblem } from './problems.js'
 import { noCache } from './responses.js'
+
+/** The parts of a request: their names in Fastify's routes and in our errors. */
+export const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
 /** Status and `detail` of the errors that stores throw. */
 const storeErrors: Record<string, { status: number, detail?: string }> = {
   ERR_STORE_UNAVAILABLE: { status: 503, detail: details[503] },
   ERR_NO_ID_LEFT: { status: 503, detail: 'No more ids can be generated' },
-  ERR_IDEMPOTENCY_KEY_IN_USE: { status: 409, detail: details[409] },
   ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
   ERR_INVALID_CURSOR: { status: 400 },
   ERR_NOT_STORABLE: { status: 400 },
   ERR_CONFLICT: { status: 409 }
 }
 
-/** An error with the properties that Fastify and our stores add. */
+/** An error with the properties that Fastify, a host and our stores add. */
 interface Thrown extends Omit<FastifyError, 'code'> {
   code?: string
   status?: number
   headers?: Record<string, string>
   problems?: Problem[]
   path?: string
-  /** Why the request was rejected, for the log. It contains nothing that the client has sent. */
-  reasonOf? (): string
 }
 
-/** Our own errors by status. They have no stack traces, which would take 10 % of the time of a response and are not logged. */
+/** Our own errors by status. They have no stack traces, which would take 10 % of the time and are not logged. */
 const errorClasses = {
   400: errorClass('ERR_INVALID_REQUEST', 400),
   401: errorClass('ERR_UNAUTHORIZED', 401),
@@ -54,13 +52,18 @@ export function httpError (status: keyof typeof errorClasses, detail: string = O
   return new errorClasses[status](detail)
 }
 
-/** Creates a 400 error for the problems in one part of a request. The path is also that for the log, unless there is a `field`. */
-export function invalid (part: Problem['in'], problems: (Omit<Problem, 'in'> & { field?: string })[], title = `Invalid ${part}`): Error & { problems: Problem[] } {
-  const listed = (nameOf: (problem: typeof problems[0]) => string) => `${title}: ${problems.map(problem => `${nameOf(problem) || 'it'} ${problem.message}`).join(', ')}.`
-  return Object.assign(httpError(400, listed(({ path }) => path.slice(1))), {
-    problems: problems.map(({ path, message }) => ({ in: part, path, message })),
-    reasonOf: () => shortened(listed(({ path, field = path.slice(1) }) => field), 1000)
-  })
+/** A 400 error for the problems in one part of a request. */
+export function invalid (part: Problem['in'], problems: ValueProblem[]): Error & { problems: Problem[] } {
+  const error = httpError(400, sentenceOf(`Invalid ${part}`, problems))
+  return Object.assign(error, { problems: problemsIn(part, problems) })
+}
+
+function sentenceOf (title: string, problems: ValueProblem[]) {
+  return `${title}: ${problems.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`).join(', ')}.`
+}
+
+function problemsIn (part: Problem['in'], problems: ValueProblem[]) {
+  return problems.map(({ path, message }) => ({ in: part, path, message }))
 }
 
 /** The response body for an error. It contains no details of an internal error. */
@@ -68,85 +71,91 @@ export function errorBody (error: Thrown, status: number): ErrorBody & { code?: 
   const { code = '', problems, path = '', message } = error
   const detail = storeErrors[code]?.detail
   if (detail) return { detail }
-  if (status >= 500) return { detail: code === 'ERR_UNAVAILABLE' ? message : status === 500 ? details[500] : STATUS_CODES[status] ?? details[500] }
+  if (code === 'ERR_UNAVAILABLE') return { detail: message }
+  if (status === 500) return { detail: details[500] }
+  if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
-  if (code === 'ERR_INVALID_CURSOR') return errorBody(invalid('query', [{ path: '/after', message: 'must be a cursor from the Link header of a page' }]), status)
-  if (code === 'ERR_NOT_STORABLE') return errorBody(invalid(path ? 'body' : 'request', [{ path, message }]), status)
-  if (code === 'ERR_CONFLICT') return errorBody(invalid(path ? 'body' : 'request', [{ path, message }], 'Conflict'), status)
   if (problems) return { detail: message, errors: problems }
+
+  const part = path ? 'body' : 'request'
+  switch (code) {
+    case 'ERR_INVALID_CURSOR':
+      return bodyOf('Invalid query', 'query', '/after', 'must be a cursor from the Link header of a page')
+    case 'ERR_NOT_STORABLE': return bodyOf(`Invalid ${part}`, part, path, message)
+    case 'ERR_CONFLICT': return bodyOf('Conflict', part, path, message)
+  }
   const ofHost = hostCode.test(code) && { code }
   if (status === 400) return { ...hostProblems(error), ...ofHost }
   return { detail: message || String(STATUS_CODES[status]), ...ofHost }
 }
 
-/** The parts of a request: their names in Fastify's routes and in our errors. */
-export const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
-
-/** The `detail` and the problems of a request that a host has rejected with 400. A message of its `schemaErrorFormatter` stays as it is. */
-function hostProblems ({ message, validation, validationContext }: { message: string, validation?: ErrorObject[], validationContext?: string }) {
-  if (!validation) return { detail: message || 'Bad Request', errors: [{ in: 'request', path: '', message }] satisfies Problem[] }
-  const problems = problemsOf(validation)
-  const isOfFastify = message === textOf(validation.map(({ instancePath, message }) => ({ path: instancePath, message })))
-  return {
-    detail: isOfFastify ? textOf(problems) : message,
-    errors: problems.map(({ path, message }) => ({ in: parts[validationContext as keyof typeof parts], path, message }))
-  }
-
-  function textOf (problems: { path: string, message?: string }[]) {
-    return problems.map(({ path, message }) => `${validationContext}${path} ${message}`).join(', ')
-  }
+function bodyOf (title: string, part: Problem['in'], path: string, message: string) {
+  const problems = [{ path, message }]
+  return { detail: sentenceOf(title, problems), errors: problemsIn(part, problems) }
 }
 
-/** The codes that are for clients: those of a host, of its plugins (`FST_JWT_…`), and of its validation. The others describe Fastify and our code. */
+/** The codes that are for clients: those of a host, of its plugins (`FST_JWT_…`), and of its validation. */
 const hostCode = /^(?!FST_ERR_|ERR_|$)|^FST_ERR_VALIDATION$/
+
+/** The `detail` and the problems of a request that a host has rejected with 400. */
+function hostProblems ({ message, validation, validationContext }: Thrown) {
+  if (!validation) return { detail: message || 'Bad Request', errors: problemsIn('request', [{ path: '', message }]) }
+  const part = parts[validationContext as keyof typeof parts]
+  return { detail: message, errors: problemsIn(part, problemsOf(validation as Parameters<typeof problemsOf>[0])) }
+}
 
 /**
  * Answers every error with JSON that has a `detail`. The body is sent as a plain object, because Fastify passes an
  * `Error` on to the error handler of the parent scope. With `errorHandler: false`, that is what happens.
  */
 export default fp<{ errorHandler?: boolean }>(async function errors (app, { errorHandler = true }) {
-  for (const schema of [ErrorBody, Problem, InvalidRequest]) if (!app.getSchema(String(schema.$id))) app.addSchema(schema)
+  for (const schema of [ErrorBody, Problem, InvalidRequest]) {
+    if (!app.getSchema(String(schema.$id))) app.addSchema(schema)
+  }
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error = errorOf(thrown)
-    const { code = '', headers, reasonOf = () => code === 'ERR_CONFLICT' ? body.detail : code } = error
-    const status = [storeErrors[code]?.status, error.statusCode, error.status, reply.statusCode].find((status = 0) => status >= 400 && status <= 599) ?? 500
+    const { code = '', headers } = error
+    const status = statusOf(error, reply)
     const body = errorBody(error, status)
-    if (!errorHandler) return reply.send(Object.assign(error, { statusCode: status }, status !== 500 && { message: body.detail, errors: body.errors }))
-    // An outage is logged when it starts and when it ends, not for each request.
-    if (status >= 500 && !['ERR_STORE_UNAVAILABLE', 'ERR_UNAVAILABLE'].includes(code)) request.log.error({ req: request, err: error }, error.message || body.detail)
-    if (status === 503 || code === 'ERR_IDEMPOTENCY_KEY_IN_USE') reply.header('retry-after', 1)
-    for (const name of ['content-encoding', 'etag']) if (reply.hasHeader(name)) reply.removeHeader(name) // those of a list that failed
-    // Fastify would close the connection when a body is rejected. We read and discard the rest of the body.
-    if (reply.getHeader('connection') === 'close' && !reply.raw.hasHeader('connection')) {
-      reply.header('connection', reply.raw.shouldKeepAlive ? 'keep-alive' : 'close')
+    if (!errorHandler) {
+      const message = status === 500 ? error.message : body.detail
+      return reply.send(Object.assign(error, { statusCode: status, message, errors: body.errors }))
     }
-    sendError(request, reply.headers({ ...headers }), status, body, reasonOf)
+    // An outage is logged when it starts and when it ends, not for each request.
+    const isOutage = code === 'ERR_STORE_UNAVAILABLE' || code === 'ERR_UNAVAILABLE'
+    if (status >= 500 && !isOutage) request.log.error({ req: request, err: error }, error.message || body.detail)
+    if (status === 503) reply.header('retry-after', 1)
+    for (const name of ['content-encoding', 'etag']) reply.removeHeader(name) // those of a list that failed
+    // Fastify would close the connection. Without this header, Node reads and discards the rest of a body.
+    if (status === 413 || error.problems?.[0]?.in === 'body') reply.removeHeader('connection')
+    sendError(request, reply.headers({ ...headers }), status, body)
   })
 }, metadata('errors'))
 
-/** What was thrown, as an error. A host may throw an object with a `statusCode`, as @fastify/rate-limit does; other values are failures. */
+function statusOf ({ code = '', statusCode, status }: Thrown, reply: FastifyReply) {
+  const known = [storeErrors[code]?.status, statusCode, status, reply.statusCode]
+  return known.find((status = 0) => status >= 400 && status <= 599) ?? 500
+}
+
+/** What was thrown, as an error. A host may throw an object with a `statusCode`; other values are failures. */
 function errorOf (thrown: unknown): Thrown {
+  // A value has so many levels that a function that follows them has used up the stack.
+  if (thrown instanceof RangeError && /call stack/.test(thrown.message)) {
+    return invalid('body', [{ path: '', message: 'must not be nested so deeply' }])
+  }
   if (thrown instanceof Error) return thrown
   const { statusCode, status = statusCode, message = '' }: Record<string, unknown> = Object(thrown)
   if (typeof status !== 'number') return new Error(`A value that is not an Error was thrown: ${inspect(thrown)}`)
   return Object.assign(new Error(), thrown, { message: String(message) })
 }
 
-/** Sends the body of an error with the headers that every error response has. The line of the request in the log has the reason. */
-export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody, reasonOf = () => body.detail) {
+/** Sends the body of an error with the headers that every error response has, and logs the reason. */
+export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody) {
   // Without a log, all requests have the logger of the server.
-  if (request.log !== request.server.log) request.log = reply.log = request.log.child({ reason: reasonOf() || undefined })
+  if (request.log !== request.server.log) {
+    request.log = reply.log = request.log.child({ reason: shortened(body.detail, 1000) })
+  }
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
-  reply.code(status).header('x-request-id', request.id)
-  if (!interruptsClient(request, reply)) return reply.send(body)
-  // Waits up to five seconds for the end of the request.
-  return finished(request.raw.resume(), { signal: AbortSignal.timeout(5000) }).catch(() => {}).then(() => { reply.send(body) })
-}
-
-/** Returns whether the response would close the connection while the client is sending, so that it might be lost. */
-function interruptsClient ({ raw, headers }: FastifyRequest, reply: FastifyReply) {
-  const waitsForContinue = headers.expect !== undefined && raw.readableFlowing === null
-  if (raw.complete || waitsForContinue) return false
-  return reply.getHeader('connection') === 'close' || !reply.raw.shouldKeepAlive
+  return reply.code(status).header('x-request-id', request.id).send(body)
 }

@@ -1,11 +1,11 @@
 import { posix } from 'node:path'
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import type { FastifyInstance, FastifySchema } from 'fastify'
 import fp from 'fastify-plugin'
-import { applyApiDefaults } from '../http/api-defaults.js'
+import api from '../http/api.js'
 import { httpError } from '../http/errors.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
-import { checkOptions, metadata, optional, shared } from '../plugin.js'
+import { metadata, shared } from '../plugin.js'
 
 export interface Health {
   /** Adds a check to `/readyz`, which answers 503 while the check throws. */
@@ -16,21 +16,19 @@ export interface Health {
 
 type Check = () => unknown
 
-const HealthOptions = Type.Object({
-  /** Path of the probes, such as `/ops`. */
-  prefix: optional(Type.String())
-})
-export interface HealthOptions extends Static<typeof HealthOptions> {}
+export interface HealthOptions {
+  /** Path of the probes, such as `/ops`. Default: none. */
+  prefix?: string | undefined
+}
 
 /** The readiness checks of an app. */
 export const checksOf = shared((): Check[] => [])
 
 /**
- * Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). `/readyz` checks the databases
- * of all scopes of the app, in whatever order they are registered.
+ * Adds the probes `/livez` (the process runs) and `/readyz` (the service can serve requests). `/readyz` checks the
+ * databases of all scopes of the app, in whatever order they are registered.
  */
-export default fp<HealthOptions>(async function health (app, options) {
-  const { prefix = '' } = checkOptions(app, 'health', HealthOptions, options)
+export default fp<HealthOptions>(async function health (app, { prefix = '' }) {
   const checks = checksOf(app)
 
   app.decorate('addReadinessCheck', function addReadinessCheck (check: Check) {
@@ -55,7 +53,7 @@ export default fp<HealthOptions>(async function health (app, options) {
   }
 
   async function probes (app: FastifyInstance) {
-    await applyApiDefaults(app)
+    await app.register(api)
     addProbe('livez', 'The process runs', [], {
       operationId: 'isLive',
       summary: 'Liveness probe',
@@ -71,7 +69,8 @@ export default fp<HealthOptions>(async function health (app, options) {
     function addProbe (name: string, description: string, checks: Check[], schema: FastifySchema) {
       const ok = { ...Type.Object({ status: Type.Literal('ok') }, { examples: [{ status: 'ok' }] }), description }
       const documented = { ...schema, tags: ['health'], response: { 200: ok, ...errorResponses() } }
-      app.get(posix.join('/', prefix, name), { ...routeDefaults, logLevel: 'warn', schema: documented }, async function probe (request, reply) {
+      const options = { ...routeDefaults, logLevel: 'warn', schema: documented } as const
+      app.get(posix.join('/', prefix, name), options, async function probe (request, reply) {
         for (const check of checks) await check()
         setHeaders(request, reply)
         return { status: 'ok' }

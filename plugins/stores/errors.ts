@@ -1,4 +1,4 @@
-import { pointer } from '../schema/walk.js'
+import { pointer } from '../../schemas/errors.js'
 
 /** The engine is unavailable at the moment. It becomes a 503. */
 export class StoreUnavailableError extends Error {
@@ -9,17 +9,12 @@ export class StoreUnavailableError extends Error {
   }
 }
 
-/** The generated ids have reached 2^53 - 1. It becomes a 503. */
+/** The generated ids have reached their maximum. It becomes a 503. */
 export class NoIdLeftError extends Error {
   readonly code = 'ERR_NO_ID_LEFT'
 }
 
-/** A call with this idempotency key is in progress. It becomes a 409. */
-export class IdempotencyKeyInUseError extends Error {
-  readonly code = 'ERR_IDEMPOTENCY_KEY_IN_USE'
-}
-
-/** The idempotency key was used with a different record. It becomes a 422. */
+/** The idempotency key was used for another request. It becomes a 422. */
 export class IdempotencyKeyReusedError extends Error {
   readonly code = 'ERR_IDEMPOTENCY_KEY_REUSED'
 }
@@ -29,7 +24,7 @@ export class InvalidCursorError extends Error {
   readonly code = 'ERR_INVALID_CURSOR'
 }
 
-/** The engine cannot store a record. `path` is a JSON Pointer to the field, `message` says what it must be. It becomes a 400. */
+/** The engine cannot store a record. `path` points to the field, `message` says what it must be. It becomes a 400. */
 export class NotStorableError extends Error {
   readonly code = 'ERR_NOT_STORABLE'
 
@@ -38,43 +33,42 @@ export class NotStorableError extends Error {
   }
 }
 
-/** A record conflicts with other records. `path` is a JSON Pointer to the field; it is empty for a record that others refer to. It becomes a 409. */
+/** A record conflicts with others. `path` points to the field; it is empty if others refer to it. It becomes a 409. */
 export class ConflictError extends Error {
   readonly code = 'ERR_CONFLICT'
 
   constructor (readonly path: string, message: string) {
     super(message)
   }
-
-  /** The conflict of a record of an array. */
-  at (index: number) {
-    return new ConflictError(pointer(index) + this.path, this.message)
-  }
 }
 
-/** Does something with a record of an array, or with a single one, which has no index. */
-export function withIndex<R> (index: number | undefined, work: () => R) {
+/** The conflicts of a record: another one has its value; what it refers to is missing; others refer to it. */
+export const conflicts = {
+  used: (field: string) => new ConflictError(pointer(field), 'is already used'),
+  missing: (field: string, target: string) =>
+    new ConflictError(pointer(field), `must be the id of a record of ${target}`),
+  referred: (collection: string) => new ConflictError('', `is referred to by ${collection}`)
+}
+
+/** Does something with a record of an array, whose errors have its index. */
+export function atIndex<R> (index: number, work: () => R) {
   try {
     return work()
   } catch (error) {
-    throw index !== undefined && error instanceof ConflictError ? error.at(index) : error
+    if (error instanceof ConflictError) throw new ConflictError(pointer(index) + error.path, error.message)
+    if (error instanceof NotStorableError) throw new NotStorableError(pointer(index) + error.path, error.message)
+    throw error
   }
 }
 
-/** The conflicts of a record: another one has its value of a field, or of several; the record that it refers to is missing; others refer to it. */
-export const conflicts = {
-  used: (name: string, ...others: string[]) => new ConflictError(pointer(name), ['is already used', ...others].join(' together with ')),
-  missing: (name: string, collection: string) => new ConflictError(pointer(name), `must be the id of a record of ${collection}`),
-  referred: (collection: string, name?: string) => new ConflictError(name === undefined ? '' : pointer(name), `is referred to by ${collection}`)
-}
-
-/** Values are counted up to this number. */
-export const maxCounted = 10_000
-
-/** What is wrong with stored records: values of a unique field that repeat, or values of a reference that no record has as its id. */
+/** What is wrong with stored records: values of a unique field repeat, or a reference leads to no record. */
 export const violations = {
-  repeated: (field: string, values: unknown[]) => `${field} must be unique, but ${someOf(values)} in several records. Change these records, or let the values repeat.`,
-  missing: (field: string, target: string, values: unknown[]) => `${field} must be the id of a record of ${target}, but ${someOf(values)} not. Change these records, or do not make the field a reference.`
+  repeated: (field: string, count: number, value: unknown) =>
+    `${field} must be unique, but ${someOf(count, value)} in several records. ` +
+    'Change these records, or let the values repeat.',
+  missing: (field: string, target: string, count: number, value: unknown) =>
+    `${field} must be the id of a record of ${target}, but ${someOf(count, value)} not. ` +
+    'Change these records, or do not make the field a reference.'
 }
 
 /** The message for records that do not fit their schema. */
@@ -83,17 +77,11 @@ export function unfit (problems: string[]) {
 }
 
 /** How many values are wrong, and one of them. */
-function someOf (values: unknown[]) {
-  return `${counted(values.length, 'value')}, such as ${JSON.stringify(values[0])}, ${values.length === 1 ? 'is' : 'are'}`
+function someOf (count: number, value: unknown) {
+  return `${counted(count, 'value')}, such as ${JSON.stringify(value)}, ${count === 1 ? 'is' : 'are'}`
 }
 
 /** A number of things in words. */
 export function counted (count: number, noun: string) {
-  return count > maxCounted ? `more than ${maxCounted} ${noun}s` : `${count} ${noun}${count === 1 ? '' : 's'}`
-}
-
-/** The error for a change that the database rejects. The reason, such as the name of a constraint, is for the log. */
-export function rejection (why?: string) {
-  const reason = why ? `The database rejects it: ${why}` : 'The database rejects it'
-  return Object.assign(new NotStorableError('', 'is rejected by the database'), { reasonOf: () => reason })
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }

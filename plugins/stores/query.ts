@@ -1,7 +1,7 @@
 import type { Query } from '../../schemas/query.js'
+import { digestOf } from './digests.js'
 import { InvalidCursorError } from './errors.js'
 import type { Field } from './fields.js'
-import { digestOf } from './idempotency.js'
 
 /** A value that a query can compare. An absent field has none. */
 export type Value = string | number | boolean | undefined
@@ -18,82 +18,120 @@ export const operators = {
 export type Operator = 'in' | 'exists' | typeof operators[keyof typeof operators][number]
 
 /** A condition for the values of a field. For `in`, the value is a list. */
-export interface Condition<F extends Field = Field> {
-  field: F
+export interface Condition {
+  field: Field
   operator: Operator
   value: Value | readonly Value[]
 }
 
-/**
- * A query as an engine needs it: records with equal values of the sort field are in the order of their positions, and a page
- * begins after the record at the place `after`.
- */
-export type Plan<F extends Field = Field> = ReturnType<ReturnType<typeof planner<F>>>
-
-/** The place of a record in an order. */
+/** The place of a record in an order: records with equal values are in the order of their positions. */
 export interface Place {
   value: Value
   position: number
 }
 
-/** The parameters of queries by name: the field and the operator of each. */
-export function parametersOf<F extends Field> (fields: F[]) {
-  const entries = fields.flatMap(field => [
-    { name: field.name, field, operator: 'in' as const },
-    ...operators[field.type as keyof typeof operators].map(operator => ({ name: `${field.name}.${operator}`, field, operator })),
-    ...field.isOptional ? [{ name: `${field.name}.exists`, field, operator: 'exists' as const }] : []
-  ])
-  return new Map<string, { field: F, operator: Operator }>(entries.map(({ name, ...parameter }) => [name, parameter]))
+/** A query as an engine needs it. A page begins after the record at the place `after`. */
+export interface Plan {
+  conditions: Condition[]
+  /** The field to order by, otherwise the order is that of positions. */
+  sort?: Field | undefined
+  descending: boolean
+  limit: number
+  after?: Place | undefined
+  /** Identifies the conditions and the order. A cursor belongs to one query. */
+  digest: string
 }
 
-/** Returns a function that reads queries for a collection whose fields can be queried. */
-export function planner<F extends Field> (fields: F[]) {
-  const parameters = parametersOf(fields)
-  return function plan ({ where, sort, after, limit = Infinity }: Pick<Query<object>, 'after' | 'limit'> & { where?: object, sort?: string }) {
-    const conditions = Object.entries<Value | readonly Value[]>({ ...where }).flatMap(([name, value]): Condition<F>[] => {
-      const parameter = parameters.get(name)
-      if (!parameter) throw new TypeError(`${name} is not a condition of this collection`)
-      return value === undefined ? [] : [{ ...parameter, value: parameter.operator === 'in' ? [value].flat() : value }]
-    })
-    const descending = sort?.startsWith('-') ?? false
-    const field = sort === undefined ? undefined : parameters.get(descending ? sort.slice(1) : sort)?.field
-    if (sort !== undefined && !field) throw new TypeError(`This collection cannot be sorted by ${sort}`)
-    const isPlain = conditions.length === 0 && !field
-    const digest = () => digestOf(JSON.stringify([conditions.map(({ field, operator, value }) => [field.name, operator, value]).sort(), sort])).slice(0, 12)
-    const cursorOf = ({ position, value }: Place) => Buffer.from(isPlain ? String(position) : JSON.stringify([position, value ?? null, digest()])).toString('base64url')
-    return { conditions, sort: field, descending, limit, isPlain, cursorOf, ...after !== undefined && { after: placeAt(after) } }
+/** The parameters of queries by name: the field and the operator of each. */
+export function parametersOf (fields: Field[]) {
+  const entries = fields.flatMap(field => {
+    const ofType: readonly Operator[] = operators[field.type as keyof typeof operators]
+    const names: Operator[] = field.isOptional ? [...ofType, 'exists'] : [...ofType]
+    const parameters = names.map(operator => [`${field.name}.${operator}`, { field, operator }] as const)
+    return [[field.name, { field, operator: 'in' as const }] as const, ...parameters]
+  })
+  return new Map<string, { field: Field, operator: Operator }>(entries)
+}
 
-    function placeAt (cursor: string): Place {
-      const place = parsed(cursor, isPlain)
-      if (!place || cursorOf(place) !== cursor || (place.value !== undefined && !isOfType(place.value, field))) throw new InvalidCursorError()
-      return place
-    }
+type AnyQuery = Pick<Query<object>, 'after' | 'limit'> & { where?: object | undefined, sort?: string | undefined }
+
+/** Returns a function that reads queries for a collection whose fields can be queried. */
+export function planner (fields: Field[]) {
+  const parameters = parametersOf(fields)
+
+  return function plan ({ where, sort, after, limit = Infinity }: AnyQuery): Plan {
+    const conditions = Object.entries<Value | readonly Value[]>({ ...where })
+      .filter(([, value]) => value !== undefined)
+      .map(([name, value]) => conditionOf(name, value))
+    const name = sort?.replace(/^-/, '')
+    const field = name === undefined ? undefined : parameters.get(name)?.field
+    if (name !== undefined && !field) throw new TypeError(`This collection cannot be sorted by ${sort}`)
+    const content = conditions.map(({ field, operator, value }) => [field.name, operator, value]).sort()
+    const isPlain = content.length === 0 && sort === undefined
+    const digest = isPlain ? '' : digestOf(JSON.stringify([content, sort])).slice(0, 12)
+    const plan = { conditions, sort: field, descending: sort?.startsWith('-') ?? false, limit, digest }
+    return after === undefined ? plan : { ...plan, after: placeAt(after, plan) }
+  }
+
+  function conditionOf (name: string, value: Value | readonly Value[]): Condition {
+    const parameter = parameters.get(name)
+    if (!parameter) throw new TypeError(`${name} is not a condition of this collection`)
+    return { ...parameter, value: parameter.operator === 'in' ? [value].flat() : value }
   }
 }
 
+/** The cursor of the page after a place: its position and, in an order, its value. */
+export function cursorOf ({ position, value }: Place, { digest }: Plan) {
+  const content = digest === '' ? position : [position, value ?? null, digest]
+  return Buffer.from(JSON.stringify(content)).toString('base64url')
+}
+
+function placeAt (cursor: string, plan: Plan): Place {
+  const place = parsed(cursor, plan)
+  if (!place || cursorOf(place, plan) !== cursor) throw new InvalidCursorError()
+  if (place.value !== undefined && !isOfType(place.value, plan.sort)) throw new InvalidCursorError()
+  return place
+}
+
 /** The place in a cursor. A client can send anything. */
-function parsed (cursor: string, isPlain: boolean): Place | undefined {
+function parsed (cursor: string, { digest }: Plan): Place | undefined {
   try {
     const content: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
-    const [position, value] = isPlain ? [content] : content as unknown[]
-    if (Number.isSafeInteger(position) && Number(position) >= 0) return { position: Number(position), value: value as Value ?? undefined }
+    const [position, value] = digest === '' ? [content] : content as unknown[]
+    if (!Number.isSafeInteger(position) || Number(position) < 0) return
+    return { position: Number(position), value: value as Value ?? undefined }
   } catch {}
 }
 
 function isOfType (value: unknown, field?: Field) {
   if (typeof value === 'string') return field?.type === 'string' && value.isWellFormed() && !value.includes('\0')
   if (typeof value === 'boolean') return field?.type === 'boolean'
-  return typeof value === 'number' && (field?.type === 'number' || (field?.type === 'integer' && Number.isSafeInteger(value)))
+  if (typeof value !== 'number') return false
+  return field?.type === 'number' || (field?.type === 'integer' && Number.isSafeInteger(value))
 }
 
 /** Returns a function that returns whether a value meets a condition. An absent value meets only `exists: false`. */
 export function testOf ({ operator, value }: Condition): (actual: Value) => boolean {
-  if (operator === 'exists') return actual => (actual !== undefined) === value
-  if (operator === 'prefix') return actual => actual !== undefined && String(actual).startsWith(String(value))
-  const values = new Set(operator === 'in' ? value as Value[] : [])
-  if (operator === 'in') return actual => values.has(actual)
-  const isMet = { gt: (order: number) => order > 0, gte: (order: number) => order >= 0, lt: (order: number) => order < 0, lte: (order: number) => order <= 0 }[operator]
+  switch (operator) {
+    case 'exists': return actual => (actual !== undefined) === value
+    case 'prefix': return actual => actual !== undefined && String(actual).startsWith(String(value))
+    case 'in': {
+      const values = new Set(value as Value[])
+      return actual => values.has(actual)
+    }
+  }
+  const isMet = {
+    gt: (order: number) => order > 0,
+    gte: (order: number) => order >= 0,
+    lt: (order: number) => order < 0,
+    lte: (order: number) => order <= 0
+  }[operator]
   return actual => actual !== undefined && isMet(compare(actual, value as Value))
+}
+
+/** Orders places as their query does. */
+export function comparePlaces (one: Place, other: Place) {
+  return compare(one.value, other.value) || one.position - other.position
 }
 
 /** Orders values: absent ones first, and texts by code point, as UTF-8 does. */
@@ -115,7 +153,8 @@ function compareTexts (one: string, other: string) {
 
 /** UTF-16 has surrogates, which are parts of the largest code points, before U+E000. */
 function byCodePoint (unit: number) {
-  return unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800
+  if (unit < 0xd800) return unit
+  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800
 }
 
 /** The least text that is larger than all texts with a prefix, if there is one. */

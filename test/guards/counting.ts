@@ -80,7 +80,8 @@ export function countingTests (t: Test, redis: () => string | undefined, arrival
       return token === 'right'
     })
     const responses = await Promise.all(guesses.map(token => app.inject({ url: '/api/items', headers: bearer(token) })))
-    t.same(responses.map(({ statusCode }) => statusCode).sort(), [...Array(max).fill(401), ...Array(max + 1).fill(429)])
+    const revealing = responses.filter(({ statusCode }) => statusCode !== 429)
+    t.ok(revealing.length <= max && revealing.every(({ statusCode }) => statusCode === 401))
     t.equal(responses.at(-1)?.statusCode, 429, 'the right token was one guess too many')
   })
 
@@ -126,7 +127,7 @@ async function sendAtOnce (urls: string[], connections: number, texts: Buffer[])
   const answers = await Promise.all(texts.map((text, n) => open[n % connections]?.send(text)))
   for (const { socket } of open) {
     socket.destroy()
-    await once(socket, 'close')
+    if (!socket.closed) await once(socket, 'close') // the service closes a connection after a malformed body
   }
   return answers.filter(answer => answer !== undefined)
 }

@@ -1,27 +1,17 @@
-import { AsyncLocalStorage, createHook } from 'node:async_hooks'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { createHash, randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { brotliDecompressSync, gunzipSync } from 'node:zlib'
-import * as zlib from 'node:zlib'
+import { gunzipSync } from 'node:zlib'
+import compress from '@fastify/compress'
 import { type FastifyInstance } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { Item, memory, User, type Store } from '../../src/index.js'
+import itemsUsers from '../../src/index.js'
 import { listen, open, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
-import { runSql } from '../support/sql.js'
 import { until } from '../support/until.js'
 
 const { collections } = helper
-const unmet = '{"detail":"The precondition in If-Match or If-None-Match is not met"}'
-
-/** The content codings that this version of Node.js supports, in our order of preference. */
-const decoders: Record<string, (bytes: Buffer) => Buffer> = {
-  ...'zstdDecompressSync' in zlib && { zstd: zlib.zstdDecompressSync as typeof gunzipSync },
-  br: brotliDecompressSync,
-  gzip: gunzipSync
-}
+const unmet = '{"detail":"The precondition in If-Match is not met"}'
 
 /** Creates so many records of about 100 bytes. */
 async function fill (app: FastifyInstance, url: string, record: object, count: number) {
@@ -45,7 +35,7 @@ onEveryEngine((t, address, engine) => {
             for (const known of [etag, `W/${opaque}`, `"a,b" ,W/"*",${etag}`, '*']) {
               const { statusCode, headers, body } = await app.inject({ method, url, headers: { 'if-none-match': known } })
               t.strictSame({ statusCode, body, etag: headers.etag }, { statusCode: 304, body: '', etag }, `${method} ${url} ${known}`)
-              t.match(headers, { 'cache-control': cacheControl, vary, 'content-type': undefined, 'content-length': undefined })
+              t.match(headers, { 'cache-control': cacheControl, vary, 'content-type': undefined })
             }
             for (const known of ['W/"other", "another"', '']) {
               const { statusCode, headers } = await app.inject({ method, url, headers: { 'if-none-match': known } })
@@ -60,7 +50,7 @@ onEveryEngine((t, address, engine) => {
         }
       })
 
-      t.test('the ETags of pages and lists change with the collection, and those of records with the record', async t => {
+      t.test('an ETag changes with what is sent', async t => {
         const app = build(t)
         const tags = () => Promise.all([path, `${path}?limit=1`, `${path}/1`].map(async url => (await app.inject(url)).headers.etag))
         const seen: unknown[][] = [await tags()]
@@ -70,46 +60,16 @@ onEveryEngine((t, address, engine) => {
           seen.push(await tags())
         }
         t.equal(new Set(seen.map(([list]) => list)).size, 4)
-        t.equal(new Set(seen.map(([, page]) => page)).size, 4)
+        t.equal(new Set(seen.map(([, page]) => page)).size, 1)
         t.equal(new Set(seen.map(([,, one]) => one)).size, 1)
       })
     })
   }
 
-  t.test('preconditions of a POST are about the list', async t => {
-    const app = build(t)
-    const { headers: { etag } } = await app.inject('/api/items')
-    const payload = collections[0]?.record
-    const statusWith = async (headers: Record<string, string>) => {
-      const response = await app.inject({ method: 'POST', url: '/api/items', payload, headers })
-      t.equal(response.headers.etag, undefined)
-      return response.statusCode
-    }
-    t.equal(await statusWith({ 'if-match': String(etag) }), 412, 'the ETag of a list is weak')
-    t.equal(await statusWith({ 'if-none-match': String(etag) }), 412)
-    t.equal(await statusWith({ 'if-none-match': '*' }), 412)
-    t.equal((await app.inject('/api/items')).json().length, 1)
-    t.equal(await statusWith({ 'if-match': '*', 'if-none-match': '"other"' }), 201)
-    t.equal(await statusWith({ 'if-none-match': String(etag) }), 201, 'the list has changed')
-  })
-
   t.test('deletions', async t => {
     const post = (app: FastifyInstance, name: string, id = 1) => app.inject({ method: 'POST', url: '/api/users', payload: { id, name } })
-    const etagOf = async (app: FastifyInstance, url = '/api/users/1') => String((await app.inject(url)).headers.etag)
+    const etagOf = async (app: FastifyInstance) => String((await app.inject('/api/users/1')).headers.etag)
     const remove = (app: FastifyInstance, tag: string, id = 1) => app.inject({ method: 'DELETE', url: `/api/users/${id}`, headers: { 'if-match': tag } })
-
-    t.test('the list has another ETag after a deletion, also if it has the same users as before', async t => {
-      const app = build(t)
-      const list = () => etagOf(app, '/api/users')
-      const tags = [await list()]
-      await post(app, 'Grace', 7)
-      tags.push(await list())
-      await app.inject({ method: 'DELETE', url: '/api/users/7' })
-      tags.push(await list())
-      await app.inject({ method: 'DELETE', url: '/api/users/1' })
-      tags.push(await list())
-      t.equal(new Set(tags).size, 4)
-    })
 
     t.test('a DELETE with If-Match deletes only the user with this ETag', async t => {
       const app = build(t)
@@ -118,10 +78,6 @@ onEveryEngine((t, address, engine) => {
         const { statusCode, body } = await remove(app, tag)
         t.equal(statusCode, 412, tag)
         t.equal(body, unmet)
-      }
-      for (const tag of [ada, `W/${ada}`, '*']) {
-        const { statusCode, body } = await app.inject({ method: 'DELETE', url: '/api/users/1', headers: { 'if-none-match': tag } })
-        t.same([statusCode, body], [412, unmet], `If-None-Match: ${tag}`)
       }
       t.equal((await remove(app, ada, 999)).statusCode, 404)
       await post(app, 'Grace')
@@ -143,25 +99,24 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('compression', async t => {
-    t.test('lists and pages are compressed as the client prefers, with one weak ETag for all codings', async t => {
+    t.test('lists and pages are compressed, with one weak ETag, and HEAD has the headers of GET', async t => {
       const app = build(t)
       await fill(app, '/api/items', collections[0]?.record ?? {}, 1100)
       for (const url of ['/api/items', '/api/items?limit=100']) {
         const plain = await app.inject(url)
         t.match(plain.headers, { vary: 'accept-encoding', 'content-encoding': undefined })
-        for (const [coding, decode] of Object.entries(decoders)) {
-          const headers = { 'accept-encoding': coding }
-          for (const time of ['first', 'second']) {
-            const compressed = await app.inject({ url, headers })
-            t.match(compressed.headers, { 'content-encoding': coding, vary: 'accept-encoding', 'content-type': plain.headers['content-type'], link: plain.headers.link })
-            t.equal(compressed.headers.etag, plain.headers.etag)
-            t.ok(compressed.rawPayload.length < plain.rawPayload.length / 3)
-            t.ok(decode(compressed.rawPayload).equals(plain.rawPayload), `${url} ${coding}, the ${time} time`)
-          }
-          const head = await app.inject({ method: 'HEAD', url, headers })
-          t.match(head.headers, { 'content-encoding': coding, vary: 'accept-encoding', etag: plain.headers.etag })
-          t.equal((await app.inject({ url, headers: { ...headers, 'if-none-match': plain.headers.etag } })).statusCode, 304)
-        }
+        const headers = { 'accept-encoding': 'gzip' }
+        const compressed = await app.inject({ url, headers })
+        const { etag, link, 'content-type': contentType } = plain.headers
+        t.match(compressed.headers, { 'content-encoding': 'gzip', vary: 'accept-encoding', 'content-type': contentType, link, etag })
+        t.ok(compressed.rawPayload.length < plain.rawPayload.length / 3)
+        t.ok(gunzipSync(compressed.rawPayload).equals(plain.rawPayload))
+        const head = await app.inject({ method: 'HEAD', url, headers })
+        const { date, 'transfer-encoding': _, ...sent } = compressed.headers
+        t.match(head.headers, sent)
+        t.equal(head.body, '')
+        const unchanged = await app.inject({ url, headers: { ...headers, 'if-none-match': String(etag) } })
+        t.same([unchanged.statusCode, unchanged.headers.vary], [304, 'accept-encoding'])
       }
     })
 
@@ -193,33 +148,6 @@ onEveryEngine((t, address, engine) => {
     })
   })
 
-  if (engine !== 'memory') {
-    t.test('the list has another ETag after another program has changed it', async t => {
-      const url = address()
-      const app = build(t, { DATABASE_URL: url })
-      await fill(app, '/api/users', { id: 1 }, 3)
-      const tags: unknown[] = []
-      for (const sql of ["update users set name = 'changed' where id = 10", 'delete from users where id = 11', 'delete from users']) {
-        tags.push((await app.inject('/api/users')).headers.etag)
-        await runSql(url, sql)
-      }
-      tags.push((await app.inject('/api/users')).headers.etag)
-      t.equal(new Set(tags).size, 4)
-    })
-
-    t.test('the ETags are the same after a restart, and others in a new database and after a restore', async t => {
-      const url = address()
-      const first = build(t, { DATABASE_URL: url })
-      const { headers: { etag } } = await first.inject('/api/users')
-      await first.close()
-      t.equal((await build(t, { DATABASE_URL: url }).inject('/api/users')).headers.etag, etag)
-      t.not((await build(t).inject('/api/users')).headers.etag, etag)
-      const [, update = ''] = readFileSync('docs/persistence.md', 'utf8').match(engine === 'SQLite' ? /"(update .+)"/ : /="(update .+)"/) ?? []
-      await runSql(url, update)
-      t.not((await build(t, { DATABASE_URL: url }).inject('/api/users')).headers.etag, etag)
-    })
-  }
-
   if (engine === 'PostgreSQL') {
     t.test('two instances have the same ETags', async t => {
       const shared = { DATABASE_URL: address() }
@@ -236,140 +164,85 @@ test('the ETag of a record is a part of its SHA-256 digest', async t => {
   t.equal(headers.etag, `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`)
 })
 
-test('preconditions are evaluated as RFC 9110 says', async t => {
+test('If-None-Match is compared as RFC 9110 says, and If-Match has no effect on reads', async t => {
   const app = helper.build(t)
   for (const url of ['/api/items/1', '/api/items', '/api/items?limit=1']) {
-    const isRecord = url === '/api/items/1'
     const opaque = String((await app.inject(url)).headers.etag).replace('W/', '')
     for (const method of ['GET', 'HEAD'] as const) {
       for (const known of [opaque, `"other", ${opaque}`, ' * ']) await answers(method, { 'if-none-match': known }, 304)
-      for (const known of ['"other"', opaque.slice(1, -1), '"*"', `"x,${opaque.slice(1)}`, `${opaque.slice(0, -1)},"`, '*, "other"']) await answers(method, { 'if-none-match': known }, 200)
-      for (const [match, noneMatch, status] of [
-        [opaque, undefined, isRecord ? 200 : 412], ['*', undefined, 200], ['*', opaque, 304], ['"other"', opaque, 412], ['"other"', undefined, 412],
-        [`"a,*,b", ${opaque}`, '"other"', isRecord ? 200 : 412], [`W/${opaque}`, undefined, 412], ['"a,*,b"', undefined, 412], ['', undefined, 412]
-      ] as const) await answers(method, { 'if-match': match, ...noneMatch && { 'if-none-match': noneMatch } }, status)
+      for (const other of ['"other"', opaque.slice(1, -1), '"*"', `"x,${opaque.slice(1)}`, `${opaque.slice(0, -1)},"`]) {
+        await answers(method, { 'if-none-match': other }, 200)
+      }
+      await answers(method, { 'if-match': '"other"' }, 200)
     }
 
     async function answers (method: 'GET' | 'HEAD', headers: Record<string, string>, status: number) {
-      const { statusCode, body } = await app.inject({ method, url, headers })
+      const { statusCode } = await app.inject({ method, url, headers })
       t.equal(statusCode, status, `${method} ${url} ${JSON.stringify(headers)}`)
-      if (statusCode === 412 && method === 'GET') t.equal(body, unmet)
     }
   }
 })
 
-test('at most 16 long lists are compressed at once, and a client that leaves makes room for another one', async t => {
-  const app = helper.build(t)
-  for (let id = 2; id < 12; id++) await app.inject({ method: 'POST', url: '/api/users', payload: { id, name: randomBytes(290_000).toString('base64') } })
-  const { port } = await listen(app)
-  const readers = Array.from({ length: 17 }, () => open(port))
-  const heads = await Promise.all(readers.map(async reader => {
-    reader.write(written('GET', '/api/users', undefined, { 'accept-encoding': 'gzip' }))
-    const [head] = await once(reader, 'data')
-    reader.pause()
-    return String(head)
-  }))
-  t.equal(heads.filter(head => head.includes('content-encoding: gzip')).length, 16)
-  const codingNow = async () => (await app.inject({ url: '/api/users', headers: { 'accept-encoding': 'gzip' } })).headers['content-encoding']
-  t.equal(await codingNow(), undefined)
-  for (const reader of readers) reader.destroy()
-  await until(async () => await codingNow() === 'gzip')
-})
-
-test('at most 16 pages are compressed at once, and further ones are refused if the client accepts nothing else', async t => {
-  const app = helper.build(t)
-  for (let id = 2; id < 4; id++) await app.inject({ method: 'POST', url: '/api/users', payload: { id, name: 'x'.repeat(100_000) } })
-  const answers = async (accepted: string) => {
-    const answers = await Promise.all(Array.from({ length: 50 }, () => app.inject({ url: '/api/users?limit=2', headers: { 'accept-encoding': accepted } })))
-    const compressed = answers.filter(({ headers }) => headers['content-encoding'] === 'gzip')
-    return { compressed: compressed.map(({ statusCode }) => statusCode), others: answers.filter(answer => !compressed.includes(answer)) }
-  }
-  for (const round of ['first', 'later']) {
-    const { compressed, others } = await answers('gzip')
-    t.same([...compressed, ...others.map(({ statusCode }) => statusCode)], Array(50).fill(200), round)
-    t.equal(compressed.length, 16, round)
-    const required = await answers('gzip, identity;q=0')
-    t.same(required.compressed, Array(16).fill(200), round)
-    t.same(required.others.map(({ statusCode, headers, body }) => [statusCode, headers['retry-after'], body]), Array(34).fill([503, '1', '{"detail":"The service is overloaded"}']), round)
-  }
-})
-
-test('the preferred coding is that of the client', async t => {
+test('a list is compressed if the client accepts gzip', async t => {
   const app = helper.build(t)
   await fill(app, '/api/items', collections[0]?.record ?? {}, 100)
-  const [best = ''] = Object.keys(decoders)
   for (const [accepted, coding] of Object.entries({
     gzip: 'gzip',
     GZIP: 'gzip',
-    'gzip, deflate, br, zstd': best,
+    'gzip, deflate, br, zstd': 'gzip',
     'br;q=0.5, gzip;q=0.8': 'gzip',
-    'br ; q=0.5 , gzip;q=0.4': 'br',
-    [`${'unknown, '.repeat(19)}gzip`]: 'gzip',
-    [`${'unknown, '.repeat(20)}gzip`]: undefined,
-    'gzip;q=0, br;q=0.001': 'br',
-    '*': best,
-    [`*, ${best};q=0`]: Object.keys(decoders)[1],
-    'gzip;q=0.5, *;q=0.1': 'gzip',
+    'gzip, identity;q=0': 'gzip',
+    '*': 'gzip',
     '': undefined,
     identity: undefined,
-    deflate: undefined,
+    br: undefined,
     'gzip;q=0': undefined,
-    'gzip;q=0.5, identity': undefined,
-    'gzip, identity;q=0.5': 'gzip',
     '*;q=0': undefined,
     ';;,,=;q=x': undefined
   })) {
     const { statusCode, headers } = await app.inject({ url: '/api/items', headers: { 'accept-encoding': accepted } })
-    t.strictSame([statusCode, headers['content-encoding']], [200, coding], accepted)
+    t.strictSame([statusCode, headers['content-encoding'], headers.vary], [200, coding, 'accept-encoding'], accepted)
   }
 })
 
-test('small responses and errors are not compressed, unless the client accepts nothing else', async t => {
+test('small lists, records and errors are not compressed', async t => {
   const app = helper.build(t)
-  for (const accepted of ['gzip', 'gzip, identity;q=0.5']) {
-    t.match((await app.inject({ url: '/api/items', headers: { 'accept-encoding': accepted } })).headers, { 'content-encoding': undefined, vary: 'accept-encoding' })
+  const headers = { 'accept-encoding': 'gzip' }
+  await app.inject({ method: 'POST', url: '/api/users', payload: { id: 2, name: 'x'.repeat(5000) } })
+  const isNotCompressed = async (url: string, vary?: string) => {
+    t.match((await app.inject({ url, headers })).headers, { 'content-encoding': undefined, vary }, url.slice(0, 30))
   }
-  for (const accepted of ['gzip, identity;q=0', 'gzip, *;q=0.0']) {
-    t.equal((await app.inject({ url: '/api/items', headers: { 'accept-encoding': accepted } })).headers['content-encoding'], 'gzip')
-  }
-  const url = `/api/items?limit=${'x'.repeat(2000)}`
-  t.match((await app.inject({ url, headers: { 'accept-encoding': 'gzip' } })).headers, { 'content-encoding': undefined, vary: undefined })
+  await isNotCompressed('/api/items', 'accept-encoding')
+  await isNotCompressed('/api/users/2')
+  await isNotCompressed(`/api/items?limit=${'x'.repeat(2000)}`)
 })
 
 test('the OpenAPI document is compressed and has an ETag', async t => {
   const app = helper.build(t)
   const plain = await app.inject('/openapi.json')
-  for (const [coding, decode] of Object.entries(decoders)) {
-    const compressed = await app.inject({ url: '/openapi.json', headers: { 'accept-encoding': coding } })
-    t.match(compressed.headers, { 'content-encoding': coding, 'cache-control': 'no-cache' })
-    t.ok(decode(compressed.rawPayload).equals(plain.rawPayload))
-    const { etag } = compressed.headers
-    t.equal((await app.inject({ url: '/openapi.json', headers: { 'accept-encoding': coding, 'if-none-match': etag } })).statusCode, 304)
+  const headers = { 'accept-encoding': 'gzip' }
+  const compressed = await app.inject({ url: '/openapi.json', headers })
+  const { etag } = compressed.headers
+  t.match(compressed.headers, { 'content-encoding': 'gzip', 'cache-control': 'no-cache', vary: 'accept-encoding', etag: plain.headers.etag })
+  t.ok(gunzipSync(compressed.rawPayload).equals(plain.rawPayload))
+  const unchanged = await app.inject({ url: '/openapi.json', headers: { ...headers, 'if-none-match': etag } })
+  t.same([unchanged.statusCode, unchanged.headers.vary], [304, 'accept-encoding'])
+})
+
+test('a host can have @fastify/compress for its own routes', async t => {
+  const app = helper.host(t)
+  await app.register(compress)
+  app.get('/own', async () => ({ text: 'x'.repeat(5000) }))
+  const users = Array.from({ length: 100 }, (_, id) => ({ id, name: 'x'.repeat(2000) }))
+  app.register(itemsUsers, { prefix: '/api', seed: { users } })
+  for (const [url, coding] of [['/own', 'gzip'], ['/api/users', 'gzip'], ['/api/users/1', undefined]] as const) {
+    const response = await app.inject({ url, headers: { 'accept-encoding': 'gzip' } })
+    t.equal(response.headers['content-encoding'], coding, url)
+    if (coding) t.ok(JSON.parse(String(gunzipSync(response.rawPayload))), url)
   }
 })
 
-test('in memory, an unchanged list of up to 1 MiB is compressed once, and shared by all readers', async t => {
-  let compressions = 0
-  const hook = createHook({ init: (_id, type) => { if (type === 'ZLIB') compressions++ } }).enable()
-  t.teardown(() => hook.disable())
-  for (const size of [20, 1000, 15_000]) {
-    const store = memory<User>({ schema: User, seed: Array.from({ length: size }, (_, id) => ({ id, name: `The user with number ${id} and a long name` })) })
-    const app = helper.host(t)
-    app.register(itemsUsers, { prefix: '/api', store: { users: store, items: memory<Item>({ schema: Item, seed: [] }) } })
-    const get = async () => (await app.inject({ url: '/api/users', headers: { 'accept-encoding': 'gzip' } })).rawPayload
-    for (const changes of [1, 2]) {
-      compressions = 0
-      const answers = [...await Promise.all(Array.from({ length: 10 }, get)), await get()]
-      t.equal(compressions, 1, `${size} users, state ${changes}`)
-      const list = JSON.parse(String(gunzipSync(answers[0] as Buffer)))
-      t.equal(list.length, size + changes - 1)
-      t.ok(answers.every(answer => answer.equals(answers[0] as Buffer)))
-      store.append({ id: 1, name: 'more' })
-    }
-  }
-})
-
-test('requests that share a compression keep their own async context', async t => {
+test('requests with compressed responses keep their own async context', async t => {
   const contexts = new AsyncLocalStorage<unknown>()
   const app = helper.host(t)
   app.addHook('onRequest', (request, _reply, done) => contexts.run(request.headers['x-name'], done))
@@ -382,37 +255,6 @@ test('requests that share a compression keep their own async context', async t =
     fetch(`http://127.0.0.1:${port}/api/users`, { headers: { 'accept-encoding': 'gzip', 'x-name': String(n) } }).then(response => response.json())))
   await until(() => seen.length === 20)
   for (const [name, context] of seen) t.equal(context, name)
-})
-
-test('in memory, the ETags of a list differ between processes', async t => {
-  const [one, other] = await Promise.all([helper.build(t), helper.build(t)].map(app => app.inject('/api/users')))
-  t.equal(one?.body, other?.body)
-  t.not(one?.headers.etag, other?.headers.etag)
-})
-
-test('a 304 for a list does not read the list', async t => {
-  const app = helper.host(t)
-  const users = memory<User>({ schema: User, seed: [] })
-  const unreadable: Store<User> = {
-    ...users,
-    select: () => { throw new Error('The list is read') },
-    version: async () => 'one'
-  }
-  app.register(itemsUsers, { prefix: '/api', store: { users: unreadable, items: memory<Item>({ schema: Item, seed: [] }) } })
-  for (const url of ['/api/users', '/api/users?limit=5']) {
-    t.equal((await app.inject({ url, headers: { 'if-none-match': '"one"' } })).statusCode, 304)
-    t.equal((await app.inject({ url, headers: { 'if-none-match': '"two"' } })).statusCode, 500)
-  }
-})
-
-test('a store without a version has lists without ETag', async t => {
-  const app = helper.host(t)
-  const { version, ...users } = memory<User>({ schema: User, seed: [{ id: 1, name: 'Ada' }] })
-  app.register(itemsUsers, { prefix: '/api', store: () => ({ users, items: memory<Item>({ schema: Item, seed: [] }) }) })
-  const { body, headers } = await app.inject({ url: '/api/users', headers: { 'if-none-match': '"one"' } })
-  t.equal(body, '[{"id":1,"name":"Ada"}]')
-  t.equal(headers.etag, undefined)
-  t.equal((await app.inject({ url: '/api/users', headers: { 'if-none-match': '*' } })).statusCode, 304)
 })
 
 test('a body that a hook of the host has compressed or replaced is left as it is', async t => {

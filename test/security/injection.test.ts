@@ -100,7 +100,7 @@ test('clients cannot add response headers', async t => {
 })
 
 test('line breaks in names, URLs and headers cannot forge log lines', async t => {
-  const server = start(t, { TRUST_PROXY: '127.0.0.1', AUTH_TOKENS: 'one', DOCS: 'true' }, { built: true })
+  const server = start(t, { TRUST_PROXY: '127.0.0.1', AUTH_TOKENS: 'one', DOCS: 'true' })
   const send = sender(Number(new URL(await server.url).port))
   const told = Buffer.from(evil.replaceAll(/[\r\n\0]/g, ' ')).toString('latin1').replaceAll(/[^\t -~\x80-\xff]/g, '')
   const escaped = encodeURIComponent(evil)
@@ -118,11 +118,10 @@ test('line breaks in names, URLs and headers cannot forge log lines', async t =>
     ['/api/items/x"}%0d%0a{"level":60}%1b[2J%c2%9b31m', 400], ['/api/users/1?"}{"level":60,"msg":"x"}', 200],
     [`/api/items?after=${escaped}`, 400], [`/api/items/%zz${escaped}`, 400], [`/api/items/${escaped}`, 414], [`/${escaped}`, 404]
   ] as const) await logs('GET', path, '', [token], lineOf('GET', path, status))
-  for (const header of ['User-Agent', 'Referer', 'X-Request-Id', 'Request-Id', 'Idempotency-Key', 'Host', 'X-Forwarded-Host', 'Content-Type', 'Cookie']) {
-    const text = request('DELETE', '/api/users/9', '', token, header === 'Host' ? '' : `${header}: ${told}`).replace('\r\n\r\n\r\n', '\r\n\r\n')
-    const isHost = header === 'Host'
-    expected.push(isHost ? { res: { statusCode: 400 }, msg: 'request rejected' } : lineOf('DELETE', '/api/users/9', 404))
-    t.equal((await send(isHost ? text.replace('Host: x', `Host: ${told}`) : text)).status, isHost ? 400 : 404, header)
+  for (const header of ['User-Agent', 'Referer', 'X-Request-Id', 'Request-Id', 'Idempotency-Key', 'X-Forwarded-Host', 'Content-Type', 'Cookie']) {
+    const text = request('DELETE', '/api/users/9', '', token, `${header}: ${told}`)
+    expected.push(lineOf('DELETE', '/api/users/9', 404))
+    t.equal((await send(text)).status, 404, header)
   }
   await logs('GET', '/api/items', '', [`Authorization: Bearer ${told}`], lineOf('GET', '/api/items', 401))
 
@@ -173,7 +172,7 @@ test('in a terminal, clients cannot forge log lines or send control characters',
     t.equal(own.length, lines.length, JSON.stringify(own))
     for (const [n, line] of lines.entries()) t.ok(line.test(own[n] ?? ''), JSON.stringify(own[n]))
   }
-  const where = / POST \/api\/items 500 in \d+\.\d ms$/
+  const where = / POST \/api\/items 500 in \d+\.\d ms: Internal server error$/
   await shows({ method: 'POST', url: '/api/items', payload: item }, / ERROR: Kettle$/, where)
   await shows({ method: 'POST', url: '/api/items', payload: { ...item, name: evil } }, / ERROR: x"}\\u000d\\u000a{.+\\u001b\[2J.+\\u009b31m/, where)
   await shows({ url: `/api/items?after=${encodeURIComponent(evil)}` }, / GET \/api\/items\?after=x%22%7D%0D%0A.+ 400 in /)
@@ -231,6 +230,6 @@ test('no path leads to other files of the machine, however it is written', async
   for (const target of ['http://x/api/items/1', 'http://evil.example/api/items/1', '/api/items/%31', '/api/%69tems/1', '/api/items/1?/../../x', '/api/items/1#/..']) {
     t.equal((await send(request('GET', target))).body, lamp, `${target} is what it says`)
   }
-  t.match((await send(request('GET', '/redoc/LICENSE', '', 'Range: bytes=99999999-'))).body, /^The MIT License/)
-  t.match((await send(request('GET', '/redoc/LICENSE', '', 'If-Match: "x"'))).body, '{"detail":"The precondition in')
+  t.match((await send(request('GET', '/redoc/LICENSE', '', 'Range: bytes=99999999-'))).body, '{"detail":"Range Not Satisfiable"}')
+  t.match((await send(request('GET', '/redoc/LICENSE', '', 'If-Match: "x"'))).body, '{"detail":"Precondition Failed"}')
 })

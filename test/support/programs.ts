@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 
 /** The programs that tests start and npm does not provide, and their Debian packages. */
-export const packages = {
+const packages = {
   'redis-server': 'redis-server',
   nginx: 'nginx-light',
   haproxy: 'haproxy',

@@ -1,4 +1,4 @@
-import { loadDriver, type Connection } from '../../plugins/stores/sqlite/file.js'
+import { loadDriver, type SqliteConnection as Connection } from '../../plugins/stores/sqlite/driver.js'
 import { query as queryPostgres } from './postgres.js'
 
 /** Opens a SQLite file with the driver of the service: two copies of SQLite in one process do not see the locks of each other. */

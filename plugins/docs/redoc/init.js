@@ -28,8 +28,8 @@ const dark = {
 
 const url = new URL(document.currentScript.dataset.document, location.href)
 fetch(url).then(response => response.json()).then(api => {
-  // The page shows the address of the service, also behind a proxy.
+  // Redoc would show relative addresses as they are.
   for (const server of api.servers) server.url = new URL(server.url, url).href.replace(/\/$/, '')
   const theme = matchMedia('(prefers-color-scheme: dark)').matches ? dark : {}
-  Redoc.init(api, { theme, sanitize: true, downloadUrls: [{ url: url.origin + url.pathname }] }, document.getElementById('redoc'))
+  Redoc.init(api, { theme, sanitize: true, downloadUrls: [{ url: url.href }] }, document.getElementById('redoc'))
 })

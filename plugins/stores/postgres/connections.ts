@@ -1,187 +1,180 @@
-import { connect as connectSocket } from 'node:net'
+import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { loadOptional, StartupError } from '../../startup.js'
-import { limited } from '../batch.js'
-import { NotStorableError, rejection, StoreUnavailableError } from '../errors.js'
-import { stalledListTimeouts } from '../sql/lists.js'
-import { openLists } from '../sql/open-lists.js'
-import type { Statement as ListStatement } from '../sql/queries.js'
-import type { Row } from '../sql/table.js'
+import { digestOf } from '../digests.js'
+import { StoreUnavailableError } from '../errors.js'
 import type { EngineOptions } from '../store.js'
-import { codeOf, isRefusal, isUnreachable, startupError } from './errors.js'
-import { openPools, rejectReadOnly } from './pools.js'
-import { lock } from './statements.js'
 
-/** A client with the properties that the types of pg do not have. */
-type BackendClient = pg.PoolClient & { host?: string, port?: number, processID?: number, secretKey?: number }
+export type Connections = Awaited<ReturnType<typeof openConnections>>
 
-type Statement = pg.QueryConfig | (() => pg.QueryConfig)
+/** A client that sends a statement without waiting for the result of the previous one. */
+export interface Client {
+  /** Runs a statement, whose text is always the same, and returns its rows as arrays. */
+  run (text: string, ...values: unknown[]): Promise<unknown[][]>
+  /** Runs a statement and returns the number of rows that it has written. */
+  write (text: string, ...values: unknown[]): Promise<number>
+}
 
-/** Connects to PostgreSQL. `prepare` creates the tables, in a transaction before the first statement. */
-export async function connectPostgres (url: string, options: EngineOptions, prepare: (client: pg.Client) => Promise<void>) {
-  const { timeout, deadline: deadlineOfRequest, onUnavailable } = options
+/** Opens a pool of connections, each of which is checked to be able to write. */
+export async function openConnections (url: string, { timeout, poolSize, onUnavailable }: EngineOptions) {
   checkUrl(url)
   const { default: pg } = await loadOptional('pg', 'store', () => import('pg'))
   // pg returns a bigint as text. Our values are safe integers, so they become numbers.
-  const types = { getTypeParser: (oid: number) => oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid) }
-  const login = { connectionString: url, connectionTimeoutMillis: timeout, application_name: 'fastify-items-users', types }
-  const pools = openPools(pg, login, options)
-  const { prepareAll, prepareOnce } = tablePreparer(() => new pg.Client(login), timeout, prepare)
-  const run = statementRunner(pools, prepareOnce)
-  const { track, closeSlowest } = openLists(timeout)
+  const { builtins, getTypeParser } = pg.types
+  const login = {
+    connectionString: url,
+    connectionTimeoutMillis: timeout,
+    application_name: 'fastify-items-users',
+    types: { getTypeParser: (oid: number) => oid === builtins.INT8 ? Number : getTypeParser(oid) }
+  }
+  const options = { ...login, query_timeout: timeout, max: poolSize, pipeline: true, keepAlive: true, onConnect }
+  const pool = new pg.Pool(options)
+  // A lost connection fails its query. If it is idle, the pool replaces it.
+  pool.on('error', () => {}).on('connect', client => { client.on('error', () => {}) })
 
-  return { start, write, ofCollection, openSnapshot, withTimeout, usage: pools.usage, close: pools.close }
+  // A plan that was made for an empty table is kept. All statements of transactions have an index, which must be used.
+  const off = ['seqscan', 'hashjoin', 'mergejoin'].map(name => `set local enable_${name} = off`)
+  const begin = ['begin', `set local lock_timeout = ${timeout}`, ...off].join(';')
 
-  /** Prepares the tables. If the server cannot be used at the moment, the first statement tries again. */
-  async function start () {
+  return {
+    transaction,
+    read,
+    newClient: () => new pg.Client(login).on('error', () => {}),
+    usage: () => ({ used: pool.totalCount - pool.idleCount, idle: pool.idleCount, waiting: pool.waitingCount }),
+    end: () => pool.end()
+  }
+
+  /** A read does not wait longer for a lock, so that a locked table does not take all connections. */
+  async function onConnect (client: pg.ClientBase) {
+    await client.query(`set lock_timeout = ${timeout}`)
+    await refuseReadOnly(client)
+  }
+
+  async function read (text: string, values: unknown[], isPlain: boolean) {
     try {
-      await prepareAll()
-    } catch (error) {
-      if (!isUnreachable(error)) throw startupError(error)
-      onUnavailable?.(error)
-    }
-  }
-
-  /**
-   * Runs a statement that may be committing when it takes too long. Cancelling it then could make it visible before a standby
-   * has it. A function returns the statement when there is a connection for it.
-   */
-  function write (config: Statement, deadline = Date.now() + timeout) {
-    return run(config, cancelIfWaiting, deadline).catch(error => fail(isRefusal(error) ? Object.assign(rejection(error.constraint ?? (error.routine === 'exec_stmt_raise' ? error.message : undefined)), { cause: error }) : error))
-  }
-
-  /** Runs the statements of one collection on at most half of the connections, so that a lock on its table does not stop other collections. */
-  function ofCollection () {
-    const whenFree = limited(Math.ceil(pools.queries.options.max / 2), timeout)
-    return {
-      /** Runs a statement that changes nothing. If it takes too long, the server is asked to cancel it. */
-      read: (config: pg.QueryConfig) => whenFree(deadline => run(config, cancel, deadline).catch(fail)),
-      write: (statement: Statement) => whenFree(deadline => write(statement, deadline))
-    }
-  }
-
-  /**
-   * Ends a statement that waits for a lock, and is therefore not committing. Closing its connection would not end it. This
-   * needs a connection of its own, because those of the pool may wait for the same lock.
-   */
-  function cancelIfWaiting ({ processID }: BackendClient) {
-    const client = new pg.Client({ ...login, query_timeout: timeout }).on('error', () => {})
-    const text = "select pg_cancel_backend(pid) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'"
-    client.connect().then(() => client.query(text, [processID])).catch(() => {}).finally(() => client.end())
-  }
-
-  /** Starts a read transaction. It sees the database as of now. */
-  async function openSnapshot () {
-    const waiting = setInterval(() => { if (pools.lists.waitingCount > 0) closeSlowest() }, timeout / 10)
-    const client = await pools.connect('lists').finally(() => clearInterval(waiting)).catch(fail)
-    const free = () => { client.query('rollback').then(() => client.release(), error => client.release(error)) }
-    // The first statement determines what the transaction sees.
-    await client.query(`
-      begin isolation level repeatable read read only;
-      set local statement_timeout = ${timeout};
-      set local idle_in_transaction_session_timeout = ${timeout * stalledListTimeouts * 2};
-      select 1`).catch(error => {
-      free()
-      fail(error)
-    })
-    return {
-      run: async ({ text, values }: ListStatement) => (await client.query<Row>({ text, values, rowMode: 'array' }).catch(fail)).rows,
-      free,
-      track
-    }
-  }
-
-  /** Waits for a result, not longer than the timeout of the request or the operation. */
-  async function withTimeout<R> (pending: Promise<R>, deadline = deadlineOfRequest?.() ?? Date.now() + timeout) {
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<void>(resolve => { timer = setTimeout(resolve, deadline - Date.now()) })
-      .then(() => fail(new Error(`The database did not answer within ${timeout} ms`)))
-    return Promise.race([pending, late]).finally(() => clearTimeout(timer))
-  }
-
-  /** Converts errors that may be temporary: those of the connection, which have no code, and those of the server with such a code. */
-  function fail (error: unknown): never {
-    if (error instanceof NotStorableError || !/^(|(08|25|26|28|3D|40|53|55|57|58)...)$/.test(codeOf(error))) throw error
-    onUnavailable?.(error)
-    throw new StoreUnavailableError(error)
-  }
-}
-
-/** The driver does not support several hosts, and would report a URL that it cannot parse with the password in it. A socket needs no host. */
-function checkUrl (url: string) {
-  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) throw new StartupError('The option store must have one host, because the driver does not support several. Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.')
-  if (!URL.canParse(url.replace('@/', '@localhost/'))) throw new StartupError('The option store is not a valid URL. Percent-encode special characters in the user name and password, such as %23 for #.')
-}
-
-/** Prepares the tables, in a transaction that excludes other instances. After a failure, `prepareOnce` tries again. */
-function tablePreparer (newClient: () => pg.Client, timeout: number, prepare: (client: pg.Client) => Promise<void>) {
-  let prepared: Promise<void> | undefined
-  return { prepareAll, prepareOnce: () => prepared ?? prepareAll() }
-
-  function prepareAll () {
-    prepared = inTransaction().catch(error => {
-      prepared = undefined
-      throw error
-    })
-    return prepared
-  }
-
-  async function inTransaction () {
-    const client = newClient().on('error', () => {})
-    try {
-      await client.connect()
-      // A connection pooler may accept the login and then wait for a server, so the first statement has a limit. Upgrades have none.
-      const limit = { query_timeout: timeout } // an option that the types of pg do not have
-      await client.query({ text: `begin isolation level read committed; set local lock_timeout = ${timeout}`, ...limit })
-      await client.query(`select ${lock('migrations', timeout)}`) // instances that start at the same time wait for each other
-      await rejectReadOnly(client)
-      await prepare(client)
-      await client.query({ text: 'commit', ...limit }) // it may wait for a standby
-    } finally {
-      await client.end().catch(() => {})
-    }
-  }
-}
-
-/** Returns a function that runs a statement. If it failed without effect and can succeed the next time, the function runs it again. */
-function statementRunner (pools: ReturnType<typeof openPools>, prepareOnce: () => Promise<void>) {
-  /** Whether prepared statements have names. Some connection poolers do not support that. */
-  let usesNames = true
-
-  return async function run (statement: Statement, giveUp: (client: pg.PoolClient) => void, deadline: number) {
-    await prepareOnce()
-    for (;;) {
-      const client = await pools.connect('queries', deadline)
-      const config = typeof statement === 'function' ? statement() : statement
+      const client = await pool.connect()
       try {
-        const results = [await client.query<Row>({ ...config, name: usesNames ? config.name : undefined, rowMode: 'array' })].flat()
+        const name = isPlain ? nameOf(text) : undefined
+        const { rows } = await client.query<unknown[]>({ text, values, name, rowMode: 'array' })
         client.release()
-        return results.at(-1) as pg.QueryResult<Row> // several statements have several results
+        return rows
       } catch (error) {
-        const { message, severity } = error as pg.DatabaseError
-        const code = codeOf(error)
-        if (!code) giveUp(client)
-        client.release(severity !== 'ERROR')
-        // The connection leads to a standby, or has a statement whose table has changed since. So do the others.
-        const isOutOfDate = code === '25006' || (code === '0A000' && /cached plan/.test(message))
-        if (isOutOfDate) pools.retire(client)
-        // A connection pooler does not know a prepared statement, or knows it already.
-        const isUnknown = /^(26000|42P05)$/.test(code)
-        if (isUnknown) usesNames = false
-        const isSerializationFailure = /^(40001|40P01)$/.test(code)
-        if (Date.now() > deadline || !(isOutOfDate || isUnknown || isSerializationFailure)) throw error
-        await sleep(Math.random() * 10)
+        client.release(isBroken(error))
+        throw error
+      }
+    } catch (error) {
+      throw failure(error)
+    }
+  }
+
+  /** Runs work in a transaction. It starts again after what another transaction has done meanwhile. */
+  async function transaction<R> (deadline: number, work: (client: Client) => Promise<R>) {
+    for (;;) {
+      try {
+        return await attempt(work)
+      } catch (error) {
+        if (!/^(40001|40P01|23505|23503|25006)$/.test(codeOf(error)) || Date.now() > deadline) throw failure(error)
+        await sleep(Math.random() * 20)
       }
     }
   }
+
+  async function attempt<R> (work: (client: Client) => Promise<R>) {
+    const client = await pool.connect()
+    try {
+      const begun = client.query(begin)
+      const result = await Promise.all([begun, work(clientOf(client))])
+      client.release()
+      return result[1]
+    } catch (error) {
+      // The rollback follows all statements, so that none is in progress when the connection is used again.
+      if (isBroken(error)) client.release(true)
+      else client.query('rollback').then(() => client.release(), lost => client.release(lost))
+      throw error
+    }
+  }
+
+  /** Converts errors that may be temporary: those of the connection, which have no code, and some of the server. */
+  function failure (error: unknown) {
+    if (error instanceof StoreUnavailableError) onUnavailable?.(error.cause)
+    const isOfHost = error instanceof Error && 'code' in error && !('severity' in error) && !('syscall' in error)
+    if (isOfHost || !temporary.test(codeOf(error))) return error
+    onUnavailable?.(error)
+    return new StoreUnavailableError(error)
+  }
 }
 
-/** Asks the server to cancel the statement of a connection. Closing the connection alone would not stop it. */
-function cancel (client: BackendClient) {
-  const { host = '', port = 0, processID = 0, secretKey = 0 } = client
-  const request = Buffer.alloc(16)
-  for (const [n, value] of [16, 80877102, processID, secretKey].entries()) request.writeInt32BE(value, n * 4)
-  const socket = host.startsWith('/') ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host)
-  socket.on('error', () => {}).end(request)
+/** The codes of errors that may be temporary. 42703: a newer release has removed a column. */
+const temporary = /^(|(08|25|26|28|3D|40|53|55|57|58)...|235..|42703)$/
+
+function clientOf (client: pg.PoolClient): Client {
+  const query = (text: string, values: unknown[]) => {
+    // Statements of the same turn are sent together.
+    const { stream } = (client as pg.PoolClient & { connection: { stream: Writable } }).connection
+    stream.cork()
+    process.nextTick(() => stream.uncork())
+    return client.query<unknown[]>({ text, values, rowMode: 'array', name: nameOf(text) })
+  }
+  return {
+    run: async (text, ...values) => (await query(text, values)).rows,
+    write: async (text, ...values) => Number((await query(text, values)).rowCount)
+  }
+}
+
+const names = new Map<string, string>()
+
+/** The name of a prepared statement. */
+function nameOf (text: string) {
+  const name = names.get(text) ?? digestOf(text).slice(0, 16)
+  names.set(text, name)
+  return name
+}
+
+/** Whether a connection cannot be used any more: it is lost, or leads to a server that does not write. */
+function isBroken (error: unknown) {
+  return !(error instanceof Error && 'severity' in error && error.severity === 'ERROR') || codeOf(error) === '25006'
+}
+
+/** The code of an error that the server has sent. */
+export function codeOf (error: unknown) {
+  return error instanceof Error && 'severity' in error && 'code' in error ? String(error.code) : ''
+}
+
+export async function refuseReadOnly (client: pg.ClientBase) {
+  const { rows: [row] } = await client.query({ text: 'show transaction_read_only', rowMode: 'array' })
+  if (row?.[0] === 'on') throw new Error('The server in the option store is read-only (a standby)')
+}
+
+/** The driver does not support several hosts, and reports an invalid URL with its password. A socket needs no host. */
+function checkUrl (url: string) {
+  if (/^\w+:\/\/([^/?#@]*@)?[^/?#@]*,/.test(url)) {
+    throw new StartupError('The option store must have one host, because the driver does not support several. ' +
+      'Use the address of HAProxy or PgBouncer, or a virtual IP address, that leads to the primary.')
+  }
+  if (URL.canParse(url.replace('@/', '@localhost/'))) return
+  throw new StartupError('The option store is not a valid URL. ' +
+    'Percent-encode special characters in the user name and password, such as %23 for #.')
+}
+
+/** Returns whether a server cannot be used at the moment: it is not reachable, busy, or a table is locked. */
+export function isUnreachable (error: unknown): boolean {
+  if (error instanceof StartupError) return false
+  if (codeOf(error)) return /^(08|40|53|57|55P03)/.test(codeOf(error))
+  // A host name with several addresses fails with one error for each address.
+  const { errors: [first] = [error] } = error as Partial<AggregateError>
+  const { syscall, message } = first as NodeJS.ErrnoException
+  return syscall !== undefined || /timeout|terminated|read-only/i.test(message)
+}
+
+/** Turns errors that a restart would not solve into a message for the operator. */
+export function startupError (error: unknown) {
+  const { message } = error as Error
+  switch (codeOf(error)) {
+    case '42P07': return new StartupError(`Cannot create the tables in the option store: ${message}, ` +
+      'and this service has not created it. Use another database or a separate schema (docs/persistence.md#schemas).')
+    case '42501': return new StartupError(
+      `The role in the option store lacks a privilege: ${message}. See docs/persistence.md#privileges.`)
+    default: return error
+  }
 }

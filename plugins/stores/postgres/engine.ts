@@ -1,167 +1,351 @@
-import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { StartupError } from '../../startup.js'
-import { batch, Failure, inParts } from '../batch.js'
-import { IdempotencyKeyInUseError, IdempotencyKeyReusedError, NoIdLeftError } from '../errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, retriesOf, type Insert } from '../idempotency.js'
-import { listReader } from '../sql/lists.js'
-import { migrate } from '../sql/migrations.js'
-import type { Statement } from '../sql/queries.js'
-import type { Row, Table } from '../sql/table.js'
-import { hasId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
-import { changesInOrder } from './changes.js'
-import { conflictFinder } from './conflicts.js'
-import { connectPostgres } from './connections.js'
-import { postgresTable, probe, statement } from './statements.js'
-import { changeCounters, postgresDatabase, postgresTables } from './tables.js'
+import { batches, tooLate } from '../batches.js'
+import { collectionOf, type Row } from '../collection.js'
+import { StoreUnavailableError } from '../errors.js'
+import { decideLater, type Asked, type Found, type Source, type Writes } from '../facts.js'
+import type { FieldType } from '../fields.js'
+import { expiredBefore, keyCleanup, keysAtOnce } from '../idempotency.js'
+import { prepareTables, type Connection } from '../sql/schema-changes.js'
+import { databaseStore } from '../sql/store.js'
+import { columnName, fromColumn, quoted, tableOf, type Dialect, type Table } from '../sql/tables.js'
+import type { Engine, EngineOptions, HasId, Store, StoreDefinition } from '../store.js'
+import { codeOf, isUnreachable, openConnections, refuseReadOnly, startupError, type Client } from './connections.js'
 
-type Connections = Awaited<ReturnType<typeof connectPostgres>>
+export const dialect: Dialect = {
+  columnTypes: {
+    integer: 'bigint',
+    number: 'double precision',
+    string: 'text collate "C"',
+    boolean: 'boolean',
+    json: 'text'
+  },
+  positionType: 'bigint',
+  parameter: n => `$${n}`,
+  nullsFirst: ' nulls first',
+  nullsLast: ' nulls last',
+  hasForeignKeys: true
+}
 
-/** The table of a collection, and the statements that the role must be allowed to execute. */
-type Opened = Table & { statements: pg.QueryConfig[] }
-
-/** Opens a PostgreSQL database. Any number of instances can share it. */
+/** Opens a PostgreSQL database, which several instances can use. */
 export async function postgres (url: string, options: EngineOptions): Promise<Engine> {
-  const { timeout, onWarning } = options
-  const opened: Opened[] = []
-  const connections = await connectPostgres(url, options, prepare)
-  const { start, write, withTimeout, usage, close } = connections
-  const stopCleanup = keyCleanup(async function removeExpiredKeys () {
-    const text = `
-      delete from idempotency_keys where (collection, key) in (
-        select collection, key from idempotency_keys where at < ${expiredBefore()} limit 1000 for update skip locked)`
-    return Number((await write({ text })).rowCount)
+  const { timeout, poolSize, onUnavailable } = options
+  const connections = await openConnections(url, options)
+  const tables = new Map<string, Table>()
+  let prepared: Promise<void> | undefined
+
+  const stopCleanup = keyCleanup(function removeExpiredKeys () {
+    return connections.transaction(Date.now() + timeout, async client => {
+      const expired = `select key, collection from idempotency_keys where at < $1
+        order by at limit ${keysAtOnce} for update skip locked`
+      const sql = `delete from idempotency_keys where (key, collection) in (${expired})`
+      const removal = client.write(sql, expiredBefore())
+      const [count] = await Promise.all([removal, client.write('commit')])
+      return count
+    })
   })
 
-  return { open: collection => openStore(collection, connections, opened, options), start, check, connections: usage, close: () => stopCleanup().then(close) }
+  return { open: openStore, start, check, connections: connections.usage, close }
 
-  /** Creates or upgrades all tables, and checks the privileges of the role. */
-  async function prepare (client: pg.Client) {
-    const query = async (text: string, values?: unknown[]) => (await client.query<Row>({ text, values, rowMode: 'array' })).rows
-    const [[encoding, commit, standbys, collections, hasOneCounter] = []] = await query(`
-      select current_setting('server_encoding'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), to_regclass('collections'),
-      (select pg_has_role(relowner, 'usage') and relnatts = 2 from pg_class where oid = to_regclass('collection_changes'))`)
-    if (encoding !== 'UTF8') throw new StartupError(`The database in the option store has the encoding ${encoding}. Create a database with the encoding UTF8.`)
-    if (commit === 'off') onWarning?.('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
-    if (commit === 'local' && standbys) onWarning?.('synchronous_commit is local: a failover can lose acknowledged writes, because they do not wait for the standby')
-    if (hasOneCounter) for (const sql of changeCounters) await query(sql) // of an older release
-    await migrate(postgresDatabase(query, sql => client.query(sql)), collections === null, postgresTables, opened, onWarning)
-    await query('explain delete from idempotency_keys')
-    for (const { text, values } of opened.flatMap(({ statements }) => statements)) await query(`explain ${text}`, values)
+  /** Prepares the tables. If the server cannot be used at the moment, the first operation tries again. */
+  async function start () {
+    try {
+      await prepare()
+    } catch (error) {
+      if (!isUnreachable(error)) throw startupError(error)
+      onUnavailable?.(error)
+    }
   }
 
-  async function check () {
-    const { rows: [[lacking] = []] } = await withTimeout(write({ text: probe(opened, timeout) }), Date.now() + timeout)
-    if (lacking) throw new Error(`The role in the option store lacks a privilege for the table ${lacking}`)
-  }
-}
-
-/** Opens the store of a collection, and adds its table to the others. */
-function openStore<T extends HasId> (collection: StoreDefinition<T>, connections: Connections, opened: Opened[], options: EngineOptions): Required<Store<T>> {
-  const { ofCollection, openSnapshot, withTimeout } = connections
-  const { timeout } = options
-  const { schema, seed } = collection
-  const table = postgresTable(collection, timeout)
-  const { read, write } = ofCollection()
-  const run = async ({ text, values, isPlain }: Statement) => (await read({ ...isPlain ? statement(text) : { text }, values })).rows
-  const { conflictOf, conflictsInInserts, lookUp } = conflictFinder(collection, table, opened, read)
-  const lists = listReader<T>(table, { run, openSnapshot, timeout })
-  const changeInOrder = changesInOrder({ table, firstRows, write, conflictOf, lookUp, timeout })
-
-  const readVersion = batch(async function readOnce (calls: undefined[]) {
-    const version = digestOf(JSON.stringify((await read(table.selectVersion)).rows))
-    return calls.map(() => version)
-  }, { concurrency: 2 })
-
-  // Another program may have stored what is not readable, so only the requests for it fail.
-  const selectFirst = batch<number, string | undefined>(ids => inParts(ids, async function selectAll (part) {
-    return (await firstRows(part)).map(row => row && table.encodeRow(row))
-  }), { concurrency: 2 })
-
-  const retries = retriesOf(collection, table.encode)
-  const inserterOf = (isNumbered: boolean) => inserter(isNumbered, table, write, conflictsInInserts, retries, selectFirst)
-  const [insert, insertAndNumber] = [inserterOf(false), inserterOf(true)]
-
-  opened.push({
-    ...table.created,
-    fill: query => query(table.insertion(false, false), table.columnsOf(seed.map(record => ({ record })))),
-    statements: [
-      { text: table.insertion(true, true), values: [...table.columnsOf([], true), 0, 0] },
-      table.selectPiece({ plan: table.plan({}) }, 1),
-      table.selectVersion,
-      { ...table.change, values: [...table.columnsOf([]), [], [], [], 0] }
-    ]
-  })
-
-  return {
-    schema,
-    ...oneCallPerKey<T>(retries.digestOf, async function append (call) {
-      table.checkTexts(call)
-      return withTimeout((call.records.every(hasId) ? insert : insertAndNumber)(call))
-    }),
-    first: async id => Number.isSafeInteger(id) ? withTimeout(selectFirst(id)) : undefined,
-    async change (id, change) {
-      const deadline = options.deadline?.() ?? Date.now() + timeout
-      return Number.isSafeInteger(id) ? withTimeout(changeInOrder({ id, change, deadline }), deadline) : undefined
-    },
-    select (query) {
-      const pending = lists.select(query)
-      return withTimeout(pending).catch(error => {
-        pending.then(({ list }) => { if (list instanceof Readable) list.destroy() }, () => {})
-        throw error
-      })
-    },
-    count: query => withTimeout(lists.count(query)),
-    version: () => withTimeout(readVersion(undefined))
+  function prepare () {
+    prepared ??= prepareAll().catch(error => {
+      prepared = undefined
+      throw error
+    })
+    return prepared
   }
 
-  /** The first row with each of these ids: values, position, row version, and the last transaction that held it. */
-  async function firstRows (ids: number[]) {
-    const { rows } = await read({ ...table.selectFirsts, values: [ids] })
-    const byPlace = new Map(rows.map(row => [row.at(-1), row.slice(0, -1)]))
-    return ids.map((_, n) => byPlace.get(n + 1))
+  async function prepareAll () {
+    const client = connections.newClient()
+    try {
+      await client.connect()
+      await refuseReadOnly(client)
+      await checkSettings(client, options)
+      await prepareTables(work => schemaTransaction(client, timeout, work), dialect, [...tables.values()], options)
+    } finally {
+      await client.end().catch(() => {})
+    }
   }
-}
 
-/** Combines inserts into batches. A retry with an idempotency key is answered with the records that the key has created. */
-function inserter<T extends HasId> (isNumbered: boolean, table: ReturnType<typeof postgresTable<T>>, write: ReturnType<Connections['ofCollection']>['write'], conflictsIn: ReturnType<typeof conflictFinder<T>>['conflictsInInserts'], retries: ReturnType<typeof retriesOf<T>>, selectFirst: (id: number) => Promise<string | undefined>) {
-  const [plain, keyed] = [statement(table.insertion(isNumbered, false)), statement(table.insertion(isNumbered, true))]
-
-  return batch(async function insertAll (inserts: Insert<T>[]): Promise<(string[] | Failure)[]> {
-    const outcomes = await inParts(inserts, insertPart, conflictsIn)
-    const previous = await responsesOf(inserts.filter((_, n) => outcomes[n] === undefined))
-    return outcomes.map(outcome => outcome ?? previous.shift() as string[] | Failure)
-  }, { sizeOf: table.sizeOf })
-
-  /** Inserts records and their keys in one statement. A call whose key is not new has no outcome. */
-  async function insertPart (part: Insert<T>[]) {
-    const isKeyed = part.some(({ key }) => key !== undefined)
-    // All records of a call have its key, and the first one has the digest.
-    const given = part.flatMap(({ records, key, digest }) => records.map((record, n) => ({ record, key, digest: n === 0 ? digest : undefined })))
-    const values = [...table.columnsOf(given, isKeyed), ...isKeyed ? [Date.now(), expiredBefore()] : []]
-    const { rows } = await write({ ...isKeyed ? keyed : plain, values })
-    if (isNumbered && rows.length === 0) throw new NoIdLeftError()
-    const rowsByPlace = new Map(rows.map(row => [row[0], row]))
-    let place = 1
-    return part.map(({ records }) => {
-      const [, first, isInserted] = rowsByPlace.get(place) ?? [place, 0, true]
-      place += records.length
-      return isInserted ? numbered(records, Number(first)).map(table.encode) : undefined
+  /** Prepares the tables, if this is still to be done. An unreachable server is unavailable. */
+  async function whenPrepared () {
+    await prepare().catch(error => {
+      if (!isUnreachable(error)) throw startupError(error)
+      onUnavailable?.(error)
+      throw new StoreUnavailableError(error)
     })
   }
 
-  /** The responses to inserts whose keys have been used before. */
-  async function responsesOf (inserts: Insert<T>[]) {
-    if (inserts.length === 0) return []
-    const { rows } = await write({ ...table.confirmUses, values: [inserts.map(({ key }) => key), expiredBefore()] })
-    const uses = new Map(rows.map(([key, digest, id]) => [key, { digest, id: Number(id) }]))
-    return Promise.all(inserts.map(async insert => {
-      const use = uses.get(insert.key)
-      if (use === undefined) throw new IdempotencyKeyInUseError()
-      if (use.digest !== insert.digest) throw new IdempotencyKeyReusedError()
-      const ids = retries.hasTimes ? numbered(insert.records, use.id).map(({ id }) => id) : []
-      const stored = new Map(await Promise.all(ids.map(async id => [id, await selectFirst(id)] as const)))
-      return retries.recordsOf(insert, use.id, id => stored.get(id))
-    }).map(response => response.catch(error => new Failure(error))))
+  /** Writes, and compares the schemas with those of the database, because a newer release may have changed them. */
+  async function check () {
+    await whenPrepared()
+    const digests = await connections.transaction(Date.now() + timeout, async client => {
+      const [rows] = await Promise.all([
+        client.run('select name, digest from collections'),
+        client.write(`insert into idempotency_keys (key, collection, digest, response, at) values ('', '', '', $1, 0)
+          on conflict (key, collection) do update set response = excluded.response`, String(Math.random()).repeat(400)),
+        client.run('commit')
+      ])
+      return new Map(rows as [string, string][])
+    })
+    for (const { name, digest } of tables.values()) if (digests.get(name) !== digest) throw newerSchema(name)
+  }
+
+  function openStore<T extends HasId> (definition: StoreDefinition<T>): Store<T> {
+    const table = tableOf(collectionOf(definition))
+    tables.set(table.name, table)
+    // A lock on its table does not take the connections of other collections.
+    const whenFree = limited(Math.max(1, Math.floor(poolSize / 2)), timeout)
+    const read = (text: string, values: unknown[], isPlain: boolean) => whenFree(async () => {
+      await whenPrepared()
+      return connections.read(text, values, isPlain)
+    })
+    const selectFirst = `select (select record from ${table.table} where id = asked.id order by position limit 1)
+      from unnest($1::bigint[]) with ordinality as asked (id, n) order by n`
+    const first = batches<number>(async function selectAll (ids) {
+      const rows = await read(selectFirst, [ids], true)
+      return rows.map(([record]) => ({ response: fromColumn(record) as string | undefined }))
+    }, { timeout, concurrency: 2 })
+
+    return databaseStore(tables, table, {
+      dialect,
+      timeout,
+      run: ({ text, values, isPlain }) => read(text, values, isPlain),
+      first,
+      transact: (rules, deadline) => whenFree(async () => {
+        await whenPrepared()
+        return connections.transaction(deadline, async function decideAndWrite (client) {
+          const { outcomes, writes } = await decideLater(rules(), sourceOn(client, table))
+          await writeAll(client, table, writes)
+          return outcomes
+        })
+      })
+    })
+  }
+
+  async function close () {
+    await stopCleanup()
+    await connections.end()
+  }
+}
+
+/** Returns a function that runs so much work at once. Work that has waited too long fails. */
+function limited (max: number, timeout: number) {
+  let free = max
+  const waiting = new Set<() => void>()
+
+  return async function whenFree<R> (work: () => Promise<R>) {
+    if (free > 0) free--
+    else await nextFree()
+    try {
+      return await work()
+    } finally {
+      const [next] = waiting
+      if (next) next()
+      else free++
+    }
+  }
+
+  function nextFree () {
+    return new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(() => {
+        waiting.delete(start)
+        reject(tooLate(timeout))
+      }, timeout)
+      waiting.add(start)
+
+      function start () {
+        clearTimeout(timer)
+        waiting.delete(start)
+        resolve()
+      }
+    })
+  }
+}
+
+function newerSchema (name: string) {
+  return new StoreUnavailableError(new Error(`A newer release has changed the schema of ${name}`))
+}
+
+function sourceOn (client: Client, table: Table): Source {
+  return {
+    async counter () {
+      const [row] = await client.run(
+        'select position, last_id, digest from collections where name = $1 for update', table.name)
+      if (row?.[2] !== table.digest) throw newerSchema(table.name)
+      return { position: Number(row[0]), lastId: Number(row[1]) }
+    },
+    async rows (wanted) {
+      // In the order of the ids, so that transactions do not wait for each other.
+      const asked = [...wanted].sort(([one], [other]) => one - other)
+      const rows = await client.run(`select stored.position, stored.id, stored.record
+        from unnest($1::bigint[], $2::int[]) as asked (id, count), lateral (
+          select position, id, record from ${table.table} where id = asked.id
+          order by position limit asked.count for no key update) as stored`,
+      asked.map(([id]) => id), asked.map(([, count]) => count))
+      return rows.map(([position, id, record]) =>
+        ({ position: Number(position), id: Number(id), record: String(record) }))
+    },
+    holders: asked => found(asked, (field, values) => client.run(
+      `select ${columnName(field)}, position from ${table.table} where ${columnName(field)} = any($1)`, values)),
+    existing: asked => found(asked, (target, ids) => client.run(
+      `select id, true from ${quoted(target)} where id = any($1) order by id for key share`, ids)),
+    async referred (referrers, ids) {
+      const rows = await Promise.all(referrers.map(async ({ collection, field }) => {
+        const column = columnName(field)
+        const except = collection === table.name ? `and id <> ${column}` : ''
+        const found = await client.run(
+          `select distinct ${column} from ${quoted(collection)} where ${column} = any($1) ${except}`, ids)
+        return found.map(([id]) => [Number(id), collection] as const)
+      }))
+      return new Map(rows.flat())
+    },
+    async keys (keys) {
+      if (keys.length === 0) return new Map()
+      const rows = await client.run(
+        'select key, digest, response from idempotency_keys where key = any($1) and collection = $2 and at >= $3',
+        keys, table.name, expiredBefore())
+      return new Map((rows as string[][]).map(([key = '', digest = '', response = '']) =>
+        [key, { key, digest, response }]))
+    }
+  }
+}
+
+/** What is found for values of several names. All statements are sent at once. */
+async function found<V, R> (asked: Asked<V>, find: (name: string, values: V[]) => Promise<unknown[][]>) {
+  const results: Found<V, R> = new Map(await Promise.all(Array.from(asked, async ([name, values]) =>
+    [name, new Map(await find(name, [...values]) as [V, R][])] as const)))
+  return results
+}
+
+/** Writes and commits. A release whose schema is not the newest one writes nothing. */
+async function writeAll (client: Client, table: Table, { inserts, updates, removes, keys, counter }: Writes) {
+  const { name, digest } = table
+  const changed = [
+    ...updates.length > 0 ? [update(client, table, updates, digest)] : [],
+    ...removes.length > 0
+      ? [client.write(`delete from ${table.table} where position = any($1) and ${isCurrent(2)}`, removes, name, digest)]
+      : []
+  ]
+  const written: Promise<unknown>[] = []
+  if (counter) {
+    const text = 'update collections set position = $1, last_id = $2 where name = $3'
+    written.push(client.write(text, counter.position, counter.lastId, name))
+  }
+  if (inserts.length > 0) written.push(insert(client, table, inserts))
+  if (keys.length > 0) {
+    written.push(client.write(`insert into idempotency_keys (key, collection, digest, response, at)
+      select key, $2, digest, response, $5
+      from unnest($1::text[], $3::text[], $4::text[]) as used (key, digest, response)
+      on conflict (key, collection) do update
+      set digest = excluded.digest, response = excluded.response, at = excluded.at`,
+    keys.map(({ key }) => key),
+    name,
+    keys.map(({ digest }) => digest),
+    keys.map(({ response }) => response),
+    Date.now()))
+  }
+  written.push(client.run('commit'))
+  const [counts] = await Promise.all([Promise.all(changed), Promise.all(written)])
+  const count = counts.reduce((sum, count) => sum + count, 0)
+  if (count < updates.length + removes.length) throw newerSchema(name)
+}
+
+/** A condition for the schema of this release, whose name and digest are the next parameters. */
+function isCurrent (n: number) {
+  return `(select digest from collections where name = $${n}) = $${n + 1}`
+}
+
+function insert (client: Client, table: Table, rows: Row[]) {
+  const text = `insert into ${table.table} (${table.names}) select * from ${unnest(table)}`
+  return client.write(text, ...columnsOf(table, rows))
+}
+
+/** Updates rows. With a digest, it does so only while that is the newest schema. */
+function update (client: Client, table: Table, rows: Row[], digest?: string) {
+  const { names } = table
+  const set = names.slice(2).map(name => `${name} = given.${name}`)
+  const fence = digest === undefined ? '' : ` and ${isCurrent(names.length + 1)}`
+  const text = `update ${table.table} as stored set ${set} from ${unnest(table)} as given (${names})
+    where stored.position = given.position${fence}`
+  return client.write(text, ...columnsOf(table, rows), ...digest === undefined ? [] : [table.name, digest])
+}
+
+/** Rows as parameters: an array for each column. */
+function unnest ({ columns }: Table) {
+  const types = ['bigint', 'bigint', 'text', ...columns.map(({ type }) => parameterType(type))]
+  return `unnest(${types.map((type, n) => `$${n + 1}::${type}[]`)})`
+}
+
+function parameterType (type: FieldType) {
+  return dialect.columnTypes[type].replace(' collate "C"', '')
+}
+
+function columnsOf ({ names, valuesOf }: Table, rows: Row[]) {
+  const values = rows.map(valuesOf)
+  return names.map((_, n) => values.map(row => row[n]))
+}
+
+async function checkSettings (client: pg.Client, { log }: EngineOptions) {
+  const { rows: [row] } = await client.query(`select current_setting('server_encoding') as encoding,
+    current_setting('synchronous_commit') as commit, current_setting('synchronous_standby_names') as standbys`)
+  const { encoding, commit, standbys } = row
+  if (encoding !== 'UTF8') {
+    throw new StartupError(`The database in the option store has the encoding ${encoding}. ` +
+      'Create a database with the encoding UTF8.')
+  }
+  if (commit === 'off') log?.warn('synchronous_commit is off: PostgreSQL can lose acknowledged writes when it crashes')
+  if (commit === 'local' && standbys) {
+    log?.warn('synchronous_commit is local: a failover can lose acknowledged writes, ' +
+      'because they do not wait for the standby')
+  }
+}
+
+/** Runs a transaction of a schema change. It starts again if it conflicts with others that start or write meanwhile. */
+async function schemaTransaction<R> (client: pg.Client, timeout: number, work: (connection: Connection) => Promise<R>) {
+  for (let attempts = 1; ; attempts++) {
+    try {
+      await client.query(`begin isolation level read committed; set local lock_timeout = ${timeout}`)
+      const result = await work(schemaConnection(client))
+      await client.query('commit')
+      return result
+    } catch (error) {
+      await client.query('rollback')
+      if (attempts === 5 || !/^(40001|40P01|23505|42P07)$/.test(codeOf(error))) throw error
+      await sleep(Math.random() * 100)
+    }
+  }
+}
+
+function schemaConnection (client: pg.Client): Connection {
+  const query = async (text: string, values: unknown[]) => client.query<unknown[]>({ text, values, rowMode: 'array' })
+  const run = async (text: string, ...values: unknown[]) => (await query(text, values)).rows
+  const write = async (text: string, ...values: unknown[]) => Number((await query(text, values)).rowCount)
+  return {
+    run,
+    hasTable: async name => (await run('select 1 where to_regclass($1) is not null', name)).length > 0,
+    async columnsOf ({ table }) {
+      const rows = await run(`select attname from pg_attribute
+        where attrelid = $1::regclass and attnum > 0 and not attisdropped`, table)
+      return rows.map(([name]) => quoted(String(name)))
+    },
+    insert: (table, rows) => insert({ run, write }, table, rows),
+    update: (table, rows) => update({ run, write }, table, rows),
+    lockSchemas: () => run('lock table collection_schemas in exclusive mode'),
+    async lockTable ({ name, table }) {
+      await run('select 1 from collections where name = $1 for update', name)
+      await run(`lock table ${table} in exclusive mode`)
+    }
   }
 }

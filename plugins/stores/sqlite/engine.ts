@@ -1,140 +1,251 @@
-import { withIndex } from '../errors.js'
-import { digestOf, expiredBefore, keyCleanup, oneCallPerKey, previousId, retriesOf, type Insert } from '../idempotency.js'
-import { listReader } from '../sql/lists.js'
-import { migrate, sharedTables } from '../sql/migrations.js'
-import { listStatements } from '../sql/queries.js'
-import { tableOf, type Row, type Table } from '../sql/table.js'
-import { generatedIds, hasId, maxCountedId, nextId, numbered, type Engine, type EngineOptions, type HasId, type Store, type StoreDefinition } from '../store.js'
-import { conflictFinder } from './conflicts.js'
-import { connectSqlite } from './connections.js'
-import { dialect, sqliteDatabase, triggersOf } from './tables.js'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { collectionOf } from '../collection.js'
+import { StoreUnavailableError } from '../errors.js'
+import { decide, found, type Source, type Writes } from '../facts.js'
+import { expiredBefore, keyCleanup, keysAtOnce } from '../idempotency.js'
+import { prepareTables, type Connection } from '../sql/schema-changes.js'
+import { databaseStore } from '../sql/store.js'
+import { columnName, quoted, tableOf, toColumn, type Dialect, type Table } from '../sql/tables.js'
+import type { Engine, EngineOptions, HasId, Store, StoreDefinition } from '../store.js'
+import { createFile, isBusy, isOutage, loadDriver, lockFile, type SqliteConnection } from './driver.js'
 
-/** A statement blocks the process, so it visits at most so many records that may not match. */
-const maxVisits = 5000
+/** Time that SQLite itself waits for other programs, in milliseconds. It blocks the process, so it is short. */
+const busyTimeout = 10
+const optimizeInterval = 60 * 60 * 1000
 
-/** The table of a collection, and its statements, which can be prepared when it exists. */
-type Opened = Table & { statements: string[] }
+const dialect: Dialect = {
+  columnTypes: { integer: 'bigint', number: 'double', string: 'text', boolean: 'integer', json: 'text' },
+  positionType: 'integer',
+  parameter: n => `?${n}`,
+  nullsFirst: '',
+  nullsLast: '',
+  hasForeignKeys: false
+}
 
-/** Opens a SQLite file. Writes that arrive together share a transaction and are on disk before they are acknowledged. */
+/** Opens a SQLite file, with a connection that writes and one that reads. A write is answered when it is on disk. */
 export async function sqlite (name: string, options: EngineOptions): Promise<Engine> {
-  const { timeout, onWarning } = options
-  const opened: Opened[] = []
-  const connections = await connectSqlite(name, options)
-  const { connection, prepared, inTransaction, write, usage, close } = connections
+  const connect = await loadDriver()
+  const path = createFile(name)
+  const unlock = lockFile(path, connect)
+  const connections = openConnections(() => connect(path, busyTimeout))
+  const { write, read } = connections
+  const tables = new Map<string, Table>()
 
-  /** The oldest keys have the lowest rowids, because a key that is used again is replaced. So an index of times is not needed. */
-  const stopCleanup = keyCleanup(function removeExpiredKeys () {
-    return write(() => Number(connection.prepare(`
-      delete from idempotency_keys where at < ? and rowid in (select rowid from idempotency_keys order by rowid limit 1000)`).run(expiredBefore()).changes))
+  const stopCleanup = keyCleanup(async function removeExpiredKeys () {
+    return Number(write(`delete from idempotency_keys where rowid in
+      (select rowid from idempotency_keys where at < ? order by at limit ${keysAtOnce})`).run(expiredBefore()).changes)
   })
+  const optimizing = setInterval(optimize, optimizeInterval).unref()
 
-  return { open: collection => openStore(collection, connections, opened, timeout), start, check, connections: usage, close: () => stopCleanup().then(close) }
+  return {
+    open: collection => openStore(collection),
 
-  /**
-   * Creates or changes all tables in one transaction, which is committed only if all statements can be prepared. Foreign keys that
-   * refer to a table must not prevent that it is rebuilt.
-   */
-  async function start () {
-    connection.exec('pragma foreign_keys = off')
-    await inTransaction(async function createOrChange () {
-      const database = sqliteDatabase(connection)
-      const isNew = (await database.query("select name from sqlite_schema where name = 'collections'")).length === 0
-      await migrate(database, isNew, sharedTables, opened, onWarning)
-      for (const text of opened.flatMap(({ statements }) => statements)) prepared(text)
-    })
-    connection.exec('pragma foreign_keys = on')
+    async start () {
+      await prepareTables(schemaTransaction, dialect, [...tables.values()], options)
+      optimize()
+    },
+
+    /** SQLite does not write what has not changed, so it is random. */
+    check: () => transaction(Date.now() + options.timeout, function writeProbe () {
+      write(`insert into idempotency_keys values ('', '', '', hex(randomblob(4096)), 0)
+        on conflict do update set response = excluded.response`).run()
+    }),
+
+    connections: () => ({ used: 0, idle: 2, waiting: 0 }),
+
+    async close () {
+      clearInterval(optimizing)
+      await stopCleanup()
+      connections.close()
+      unlock()
+    }
   }
 
-  /** Finds all tables, and writes as many pages as a record of average size. SQLite does not write what has not changed, so it is random. */
-  function check () {
-    return write(() => connection.exec(`
-      select 1 from last_ids, collection_changes limit 0;
-      ${opened.map(({ table, columns }) => `select ${columns.map(({ column }) => column)} from ${table} limit 0;`).join(' ')}
-      insert into idempotency_keys values ('', '', hex(randomblob(32768)), 0, ${Number.MAX_SAFE_INTEGER})
-      on conflict do update set digest = excluded.digest`))
+  function openStore<T extends HasId> (definition: StoreDefinition<T>): Store<T> {
+    const table = tableOf(collectionOf(definition))
+    tables.set(table.name, table)
+    const source = sourceOf(table, connections)
+    const selectFirst = `select record from ${table.table} where id = ? order by position limit 1`
+    return databaseStore(tables, table, {
+      dialect,
+      timeout: options.timeout,
+      run: ({ text, values }) => reading(() => read(text).all(...values) as unknown[][]),
+      first: id => reading(() => (read(selectFirst).get(id) as [string] | undefined)?.[0]),
+      transact: (rules, deadline) => transaction(deadline, function decideAndWrite () {
+        const { outcomes, writes } = decide(rules(), source)
+        writeAll(table, connections, writes)
+        return outcomes
+      })
+    })
+  }
+
+  /** Runs work that writes. It waits while another program writes. */
+  async function transaction<R> (deadline: number, work: () => R) {
+    try {
+      await begin(deadline)
+      const result = work()
+      connections.writer.exec('commit')
+      return result
+    } catch (error) {
+      if (connections.writer.isTransaction) connections.writer.exec('rollback')
+      throw failure(error)
+    }
+  }
+
+  async function begin (deadline: number) {
+    for (;;) {
+      try {
+        return connections.writer.exec('begin immediate')
+      } catch (error) {
+        if (!isBusy(error) || Date.now() > deadline) throw error
+        await sleep(10)
+      }
+    }
+  }
+
+  async function schemaTransaction<R> (work: (connection: Connection) => Promise<R>) {
+    await begin(Date.now() + options.timeout)
+    try {
+      const result = await work(schemaConnection(connections))
+      connections.writer.exec('commit')
+      return result
+    } catch (error) {
+      connections.writer.exec('rollback')
+      throw error
+    }
+  }
+
+  function optimize () {
+    try {
+      connections.writer.exec('pragma analysis_limit = 400; pragma optimize')
+    } catch {} // another program writes; the next time is soon enough
+  }
+
+  function reading<R> (work: () => R) {
+    try {
+      return work()
+    } catch (error) {
+      throw failure(error)
+    }
+  }
+
+  /** Converts errors that may be temporary, such as a full disk. */
+  function failure (error: unknown) {
+    if (!isOutage(error)) return error
+    options.onUnavailable?.(error)
+    return new StoreUnavailableError(error)
   }
 }
 
-/** Opens the store of a collection, and adds its table to the others. */
-function openStore<T extends HasId> (collection: StoreDefinition<T>, connections: Awaited<ReturnType<typeof connectSqlite>>, opened: Opened[], timeout: number): Required<Store<T>> {
-  const { connection, prepared, write, reading, runShort, openSnapshot } = connections
-  const { name, schema, seed } = collection
-  const ids = generatedIds(collection)
-  const sqlTable = tableOf(collection, dialect)
-  const { table, columns, fields, encode, sizeOf, valuesOf, encodeValues, encodeRow, checkText, checkTexts, tableWith, versionSelection } = sqlTable
-  const lists = { ...listStatements(sqlTable, dialect), encodeRow }
-  const retries = retriesOf(collection, encode)
-  const orConflict = conflictFinder(connection, name, fields)
-  const statements = {
-    insert: `insert into ${table} (${columns}) values (${fields.map(() => '?').join(', ')})`,
-    selectLastId: `
-      select max(id, ${ids.before}, (select coalesce(max(id), 0) from ${table} where id <= ${maxCountedId}))
-      from last_ids where collection = '${name}'`,
-    keepLastId: `update last_ids set id = ? where collection = '${name}'`,
-    claimKey: `insert or replace into idempotency_keys values ('${name}', ?, ?, ?, ?)`,
-    selectUse: `select digest, id from idempotency_keys where collection = '${name}' and key = ? and at >= ?`,
-    selectFirst: `select ${columns}, position from ${table} where id = ? order by position limit 1`,
-    selectVersion: versionSelection(),
-    replace: `update ${table} set ${fields.map(({ column }) => `${column} = ?`).join(', ')} where position = ?`,
-    remove: `delete from ${table} where position = ?`
-  }
+type Connections = ReturnType<typeof openConnections>
 
-  opened.push({
-    ...tableWith('integer primary key autoincrement', 'id', ids.lastUsed, ...triggersOf(name).map(([, sql]) => sql)),
-    fill () {
-      for (const record of seed) prepared(statements.insert).run(...valuesOf(record))
-    },
-    statements: Object.values(statements)
-  })
-
+/** Opens both connections. Statements are prepared once. */
+function openConnections (connect: () => SqliteConnection) {
+  const writer = connect()
+  writer.exec('pragma journal_mode = wal; pragma synchronous = full')
+  const reader = connect()
   return {
-    schema,
+    writer,
+    write: preparer(writer),
+    read: preparer(reader),
+    /** Afterwards, the file itself has all records, also with libsql. */
+    close () {
+      reader.close()
+      writer.exec('pragma wal_checkpoint(truncate)')
+      writer.close()
+    }
+  }
+}
 
-    ...oneCallPerKey<T>(retries.digestOf, async function append (call) {
-      checkTexts(call)
-      return write(() => insertAll(call), sizeOf(call))
+/** Prepares each statement once. There are as many as different queries, so that they are forgotten some day. */
+function preparer (connection: SqliteConnection) {
+  const statements = new Map<string, ReturnType<SqliteConnection['prepare']>>()
+  return function prepared (text: string) {
+    const known = statements.get(text)
+    if (known) return known
+    if (statements.size === 1000) statements.clear()
+    const statement = connection.prepare(text)
+    statements.set(text, statement)
+    return statement
+  }
+}
+
+function sourceOf ({ name, table }: Table, { write }: Connections): Source {
+  const first = (text: string, ...values: unknown[]) => write(text).get(...values) as unknown[] | undefined
+  return {
+    counter () {
+      const row = first('select position, last_id from collections where name = ?', name)
+      return { position: Number(row?.[0]), lastId: Number(row?.[1]) }
+    },
+    rows: wanted => [...wanted].flatMap(([id, count]) => {
+      // (With libsql, `get` finds nothing after `all` of the same statement.)
+      const rows = write(`select position, record from ${table} where id = ? order by position limit ?`).all(id, count)
+      return (rows as unknown[][]).map(([position, record]) =>
+        ({ id, position: Number(position), record: String(record) }))
     }),
-
-    first: id => reading(() => first(id)),
-
-    ...listReader(lists, { run: runShort, openSnapshot, timeout, maxVisits }),
-    version: () => digestOf(JSON.stringify(reading(() => prepared(statements.selectVersion).all()))),
-
-    change: (id, changeOf) => write(function change () {
-      const row = prepared(statements.selectFirst).get(id) as Row | undefined
-      if (!row) return
-      const current = encodeRow(row)
-      const record = changeOf(current)
-      const position = row.at(-1)
-      const values = record && valuesOf(checkText(record))
-      orConflict(() => values ? prepared(statements.replace).run(...values, position) : prepared(statements.remove).run(position), record, position)
-      return values ? encodeValues(values) : current
-    })
+    holders: asked => found(asked, (field, value) => {
+      const row = first(`select position from ${table} where ${columnName(field)} = ? limit 1`, toColumn(value))
+      return row && Number(row[0])
+    }),
+    existing: asked => found(asked, (target, id) =>
+      first(`select 1 from ${quoted(target)} where id = ? limit 1`, id) ? true as const : undefined),
+    referred: (referrers, ids) => new Map(ids.flatMap(id => {
+      const referrer = referrers.find(({ collection, field }) => {
+        const except = collection === name ? `and id <> ${id}` : ''
+        return first(`select 1 from ${quoted(collection)} where ${columnName(field)} = ? ${except} limit 1`, id)
+      })
+      return referrer ? [[id, referrer.collection] as const] : []
+    })),
+    keys: keys => new Map(keys.flatMap(key => {
+      const use = 'select digest, response from idempotency_keys where key = ? and collection = ? and at >= ?'
+      const row = first(use, key, name, expiredBefore())
+      return row ? [[key, { key, digest: String(row[0]), response: String(row[1]) }] as const] : []
+    }))
   }
+}
 
-  function first (id: number) {
-    const row = prepared(statements.selectFirst).get(id) as Row | undefined
-    return row && encodeRow(row)
+function writeAll (table: Table, connections: Connections, { inserts, updates, removes, keys, counter }: Writes) {
+  const { write } = connections
+  insertRows(table, connections, inserts)
+  updateRows(table, connections, updates)
+  for (const position of removes) write(`delete from ${table.table} where position = ?`).run(position)
+  for (const { key, digest, response } of keys) {
+    write('insert or replace into idempotency_keys (key, collection, digest, response, at) values (?, ?, ?, ?, ?)')
+      .run(key, table.name, digest, response, Date.now())
   }
-
-  /** Inserts records and their key. If the key is not new and not expired, it returns the records that the key has created. All are JSON. */
-  function insertAll (call: Insert<T>) {
-    const { records, isMany, key, digest: newDigest = '' } = call
-    const [digest = '', usedId] = key === undefined ? [] : prepared(statements.selectUse).get(key, expiredBefore()) as [string, number] | undefined ?? []
-    if (usedId !== undefined) return retries.recordsOf(call, Number(previousId({ digest, id: usedId }, newDigest)), first)
-    const areNumbered = !records.every(hasId)
-    const firstId = areNumbered ? newId(records.length) : Number(records[0]?.id)
-    const given = numbered(records, firstId)
-    const rows = given.map(valuesOf)
-    for (const [n, values] of rows.entries()) withIndex(isMany ? n : undefined, () => orConflict(() => prepared(statements.insert).run(...values), given[n]))
-    if (areNumbered) prepared(statements.keepLastId).run(firstId + records.length - 1)
-    if (key !== undefined) prepared(statements.claimKey).run(key, newDigest, firstId, Date.now())
-    return rows.map(encodeValues)
+  if (counter) {
+    const { position, lastId } = counter
+    write('update collections set position = ?, last_id = ? where name = ?').run(position, lastId, table.name)
   }
+}
 
-  /** The first of so many new ids. */
-  function newId (count: number) {
-    const [last] = prepared(statements.selectLastId).get() as [number]
-    return nextId(last, id => prepared(statements.selectFirst).get(id) !== undefined, ids.maximum, count)
+function insertRows ({ table, names, valuesOf }: Table, { write }: Connections, rows: Writes['inserts']) {
+  const insert = `insert into ${table} (${names}) values (${names.map(() => '?')})`
+  for (const row of rows) write(insert).run(...valuesOf(row))
+}
+
+function updateRows ({ table, names, valuesOf }: Table, { write }: Connections, rows: Writes['updates']) {
+  const set = names.slice(2).map((name, n) => `${name} = ?${n + 3}`) // the position and the id stay, so that indexes do
+  const update = `update ${table} set ${set} where position = ?1 and id = ?2`
+  for (const row of rows) write(update).run(...valuesOf(row))
+}
+
+/** What a change of schemas needs. Its statements are forgotten, because their tables change. */
+function schemaConnection ({ writer }: Connections): Connection {
+  const connections = { writer, write: preparer(writer) } as Connections
+  const run = (text: string, ...values: unknown[]) => {
+    const statement = writer.prepare(text)
+    if (/^\s*select/.test(text)) return statement.all(...values) as unknown[][]
+    statement.run(...values)
+    return []
+  }
+  return {
+    run,
+    hasTable: name => run('select 1 from sqlite_schema where name = ?', name).length > 0,
+    columnsOf: ({ name }) => run('select name from pragma_table_info(?)', name).map(([name]) => quoted(String(name))),
+    insert: (table, rows) => insertRows(table, connections, rows),
+    update: (table, rows) => updateRows(table, connections, rows),
+    lockSchemas () {},
+    lockTable () {}
   }
 }

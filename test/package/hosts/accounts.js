@@ -11,7 +11,6 @@ const Account = {
     id: { type: 'integer' },
     name: { type: 'string', ...annotations },
     nick: { anyOf: [{ type: 'string' }, { type: 'null' }] },
-    password: { type: 'string', writeOnly: true },
     made: { type: 'integer', readOnly: true },
     role: { type: 'string', enum: ['user', 'admin'], default: 'user' },
     limit: { type: 'number', exclusiveMinimum: 0 },

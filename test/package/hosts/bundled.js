@@ -1,15 +1,11 @@
-// A host that is bundled into one file. It prints the statuses of its own requests.
+// A host that is bundled into one file. It prints the status of its own request.
 import Fastify from 'fastify'
-import itemsUsers, { docs } from 'fastify-items-users'
-
-const pages = ['/openapi.json', '/docs', '/docs/static/swagger-ui.css', '/redoc', '/redoc/redoc.standalone.js']
+import itemsUsers from 'fastify-items-users'
 
 async function start () {
   const app = Fastify()
-  const withDocs = process.argv.includes('docs')
-  if (withDocs) await app.register(docs)
   app.register(itemsUsers, { prefix: '/api' })
-  for (const url of ['/api/items', ...withDocs ? pages : []]) console.log(url, (await app.inject(url)).statusCode)
+  console.log('/api/items', (await app.inject('/api/items')).statusCode)
   await app.close()
 }
 

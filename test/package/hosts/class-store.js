@@ -10,6 +10,14 @@ class Records {
     return JSON.stringify(this.#records.at(-1))
   }
 
+  appendAll (records) {
+    return `[${records.map(record => this.append(record))}]`
+  }
+
+  count () {
+    return this.#records.length
+  }
+
   first (id) {
     return JSON.stringify(this.#records.find(record => record.id === id))
   }

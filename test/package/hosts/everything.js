@@ -1,13 +1,11 @@
 // A host that uses all plugins.
 import Fastify from 'fastify'
 import itemsUsers, {
-  auth, connections, cors, crossOriginProtection, docs, errors, health, httpServerOptions, loadShedding, metrics, notFound,
-  rateLimit, securityHeaders, stores
+  auth, cors, crossOriginProtection, docs, errors, health, loadShedding, metrics, notFound, rateLimit, securityHeaders, stores
 } from 'fastify-items-users'
 
 export async function build () {
-  const app = Fastify({ ...httpServerOptions })
-  app.register(connections)
+  const app = Fastify()
   app.register(errors)
   app.register(notFound)
   app.register(cors, { origins: ['https://example.com'] })

@@ -10,12 +10,17 @@ const store = {
     records.push(record)
     return json(record)
   },
+  appendAll (added) {
+    records.push(...added)
+    return json(added)
+  },
   first: id => json(records.find(record => record.id === id)),
   select ({ limit = Infinity, after = '0' }) {
     const end = Number(after) + limit
     return { list: json(records.slice(Number(after), end)), next: end < records.length ? String(end) : undefined }
   },
-  change: () => undefined
+  change: () => undefined,
+  count: () => records.length
 }
 
 export function build () {

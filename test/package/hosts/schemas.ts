@@ -2,7 +2,6 @@
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
 import Fastify, { type FastifyInstance, type FastifyRequest, type FastifySchema, type RouteOptions } from 'fastify'
 import { collection, defineCollection, docs, memory, type Definition, type Store } from 'fastify-items-users'
-import { createClient } from 'fastify-items-users/client'
 import * as typebox from 'typebox'
 import { z } from 'zod'
 
@@ -56,8 +55,6 @@ export function defineWith<S extends TObject> (schema: S, seed: (Static<S> & { i
 export function defineWithId<S extends TSchema & { static: { id: number } }> (schema: S, seed: Static<S>[], store: (request: FastifyRequest) => Store<Static<S>>) {
   return defineCollection({ name: 'orders', schema, seed, store })
 }
-
-createClient('http://127.0.0.1', { token: undefined }).items.get(1, { signal: undefined })
 
 // @ts-expect-error a record of the seed has another type
 defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: '2' }] })

@@ -3,9 +3,8 @@ import Fastify from 'fastify'
 import itemsUsers, { docs, health, memory, items, users } from 'fastify-items-users'
 
 export async function build ({ store } = {}) {
-  const lines = []
-  const app = Fastify({ logger: { level: 'warn', stream: { write: line => lines.push(JSON.parse(line).msg) } } })
-  const shared = { config: { own: true }, databaseTimout: 5, databaseTimeout: 300 }
+  const app = Fastify()
+  const shared = { config: { own: true }, databaseTimeout: 300 }
   app.setErrorHandler(({ statusCode, code, message, errors }, _request, reply) => reply.code(statusCode).send({ own: message, code, errors }))
   await app.register(docs, { ...shared, prefix: '/manual' })
   app.register(itemsUsers, { ...shared, prefix: '/api', store })
@@ -19,5 +18,5 @@ export async function build ({ store } = {}) {
     }
   })
   app.register(async scope => scope.register(health, { ...shared, prefix: '/ops' }))
-  return Object.assign(app, { lines })
+  return app
 }

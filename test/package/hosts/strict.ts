@@ -1,6 +1,6 @@
 // A host in TypeScript, compiled strictly, and with the types of all its packages checked.
 import Fastify, { type FastifyRequest } from 'fastify'
-import itemsUsers, { auth, collection, docs, health, items, rateLimit, httpServerOptions, type Health, type Item, type Store, type Stores } from 'fastify-items-users'
+import itemsUsers, { auth, collection, docs, health, items, rateLimit, type Health, type Item, type Store, type Stores } from 'fastify-items-users'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -16,12 +16,14 @@ const found: Item = { id: 1, name: 'Lamp', price: 42.5 }
 
 const store: Store<Item> = {
   append: record => JSON.stringify(record),
+  appendAll: records => JSON.stringify(records),
   first: id => id === found.id ? JSON.stringify(found) : undefined,
   select: async () => ({ list: '[]' }),
-  change: () => undefined
+  change: () => undefined,
+  count: () => 0
 }
 
-const app = Fastify({ ...httpServerOptions })
+const app = Fastify()
 app.register(docs, { title: 'Shop', servers: [{ url: '/' }], securitySchemes: { token: { type: 'http', scheme: 'bearer' } }, redoc: false })
 app.register(health)
 app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.method })
@@ -38,7 +40,5 @@ app.markNotReady()
 app.swagger()
 // @ts-expect-error rateLimit may not be registered
 app.createRateLimit()
-// @ts-expect-error auth may not be registered
-app.verifyBearerAuthFactory()
 // @ts-expect-error loadShedding may not be registered
 app.isUnderPressure()

@@ -1,0 +1,103 @@
+import type { ErrorObject } from 'ajv'
+import { pointer, type Problem } from '../../schemas/errors.js'
+
+/** A problem of a value. `path` is a JSON Pointer to it. */
+export type ValueProblem = Omit<Problem, 'in'>
+
+/** The longest path or message, in characters. */
+const maxLength = 256
+
+/** A list of more allowed values is cut. The document has all of them. */
+const maxValues = 20
+
+/** The most problems that are listed. Their number limits the size of a response. */
+const maxProblems = 50
+
+/** The first errors are enough for a person, and comparing them takes little time. */
+const maxErrors = 300
+
+const typeNames: Record<string, string> = {
+  array: 'an array',
+  boolean: 'true or false',
+  integer: 'an integer',
+  null: 'null',
+  object: 'an object'
+}
+
+/** The problems of a value, one for each place that is wrong. */
+export function problemsOf (errors: ErrorObject[] | null | undefined): ValueProblem[] {
+  const first = (errors ?? []).slice(0, maxErrors)
+  const unions = first.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf')
+  const own = first.filter(error => isProblem(error, first, unions))
+  // Unions in unions can be alternatives of each other. The last error is that of the outer one.
+  return (own.length > 0 ? own : first.slice(-1)).map(problemOf).slice(0, maxProblems)
+}
+
+/** Returns whether an error is a problem of its own: not a second one of a wrong type, nor one of an alternative. */
+function isProblem (error: ErrorObject, all: ErrorObject[], unions: ErrorObject[]) {
+  const { keyword, instancePath } = error
+  if (keyword === 'if' || keyword === 'propertyNames') return false
+  const hasWrongType = all.some(other => other.keyword === 'type' && other.instancePath === instancePath)
+  if ((keyword === 'const' || keyword === 'enum') && hasWrongType) return false
+  return !unions.some(union => isAlternative(error, union))
+}
+
+/** Returns whether an error is about one of the alternatives of a union, which has an error of its own. */
+function isAlternative ({ instancePath, schemaPath }: ErrorObject, union: ErrorObject) {
+  const isInside = instancePath === union.instancePath || instancePath.startsWith(`${union.instancePath}/`)
+  if (!isInside) return false
+  const parent = union.schemaPath.slice(0, union.schemaPath.lastIndexOf('/') + 1)
+  return !schemaPath.startsWith(parent) || schemaPath.startsWith(`${union.schemaPath}/`)
+}
+
+function problemOf (error: ErrorObject): ValueProblem {
+  const { instancePath, propertyName } = error
+  const property = propertyName ?? propertyOf(error)
+  const path = property === undefined ? instancePath : instancePath + pointer(property)
+  const message = propertyName === undefined ? explain(error) : `is a name that ${explain(error)}`
+  return { path: shortened(path), message: shortened(message) }
+}
+
+/** The missing or unknown property of an error. Ajv reports it at its parent. */
+function propertyOf ({ keyword, params }: ErrorObject): string | undefined {
+  if (keyword === 'required') return params.missingProperty
+  return params.additionalProperty ?? params.unevaluatedProperty
+}
+
+/** Describes what a value must be. For a pattern or a format, that is what its schema has as `expected`. */
+export function explain ({ keyword, params, message = '', parentSchema: { expected } = {} }: ErrorObject): string {
+  switch (keyword) {
+    case 'required': return 'is required'
+    case 'type': return `must be ${[params.type].flat().map(typeName).join(' or ')}`
+    case 'minimum': return `must be at least ${params.limit}`
+    case 'maximum': return `must be at most ${params.limit}`
+    case 'multipleOf': return `must be a multiple of ${params.multipleOf}`
+    case 'uniqueItems': return 'must not have duplicate items'
+    case 'enum': return `must be one of ${listed(params.allowedValues)}`
+    case 'const': return `must be ${shown(params.allowedValue)}`
+    case 'minLength': return params.limit === 1 ? 'must not be empty' : message.replace('NOT', 'not')
+    case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
+    case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
+    case 'dependentRequired': return `needs ${params.missingProperty}`
+    case 'format': return `must ${expected ? `be ${expected}` : `match the format ${params.format}`}`
+    case 'pattern': return expected ? `must be ${expected}` : message
+    default: return message.replace('NOT', 'not')
+  }
+}
+
+function typeName (type: string) {
+  return typeNames[type] ?? `a ${type}`
+}
+
+function listed (values: unknown[]) {
+  const first = values.slice(0, maxValues).map(shown).join(', ')
+  return values.length > maxValues ? `${first}, …` : first
+}
+
+function shown (value: unknown) {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+export function shortened (text: string, length = maxLength) {
+  return text.length > length ? `${text.slice(0, length).toWellFormed()}…` : text
+}

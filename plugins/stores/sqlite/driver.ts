@@ -1,0 +1,107 @@
+import { mkdirSync, openSync, closeSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import { loadOptional, StartupError } from '../../startup.js'
+
+/** A connection to a SQLite file: what node:sqlite and libsql have in common. */
+export interface SqliteConnection {
+  exec (sql: string): void
+  /** Prepares a statement whose rows are arrays. */
+  prepare (sql: string): SqliteStatement
+  readonly isTransaction: boolean
+  close (): void
+}
+
+export interface SqliteStatement {
+  run (...values: unknown[]): { changes: number | bigint }
+  get (...values: unknown[]): unknown
+  all (...values: unknown[]): unknown[]
+}
+
+/** Opens a connection that waits at most so many milliseconds while another one writes. */
+export type Connect = (path: string, timeout: number) => SqliteConnection
+
+/** The part of node:sqlite that is used. Node 20 and its types do not have it. */
+interface NodeSqlite {
+  DatabaseSync: new (path: string, options: { timeout: number }) => Omit<SqliteConnection, 'prepare'> & {
+    prepare (sql: string): SqliteStatement & { setReturnArrays (enabled: boolean): void }
+  }
+  StatementSync: { prototype: object }
+}
+
+/** Loads node:sqlite or, for versions of Node that do not have it, libsql. */
+export async function loadDriver (): Promise<Connect> {
+  const nodeSqlite = process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
+  if (nodeSqlite && 'setReturnArrays' in nodeSqlite.StatementSync.prototype) {
+    class Database extends nodeSqlite.DatabaseSync {
+      override prepare (sql: string) {
+        const statement = super.prepare(sql)
+        statement.setReturnArrays(true)
+        return statement
+      }
+    }
+    return (path, timeout) => new Database(path, { timeout })
+  }
+  const { default: Database } = await loadOptional('libsql', 'store', () => import('libsql'))
+  return function connect (path, timeout) {
+    const database = new Database(path, { timeout })
+    return {
+      exec: sql => { database.exec(sql) },
+      prepare (sql) {
+        const statement = database.prepare(sql)
+        return statement.reader ? statement.raw() : statement
+      },
+      get isTransaction () { return database.inTransaction },
+      close: () => { database.close() }
+    }
+  }
+}
+
+/** Primary result codes of SQLite: another connection writes, or an error that may be temporary. */
+const busyCode = 5
+/** Locked, out of memory, read-only, I/O error, full, cannot open, protocol. */
+const outageCodes = [6, 7, 8, 10, 13, 14, 15]
+
+function codeOf (error: unknown) {
+  // The first is of node:sqlite, the second of libsql.
+  const { errcode, rawCode = errcode } = Object(error) as { errcode?: number, rawCode?: number }
+  return rawCode === undefined ? undefined : rawCode & 0xff // the higher bits are details
+}
+
+export function isBusy (error: unknown) {
+  return codeOf(error) === busyCode
+}
+
+export function isOutage (error: unknown) {
+  return isBusy(error) || outageCodes.includes(codeOf(error) ?? -1)
+}
+
+/** The path of the file, which is created with its folders: this fails with a clearer message than SQLite does. */
+export function createFile (name: string) {
+  if (name === ':memory:') throw new StartupError('sqlite::memory: is not supported. Set the option store to memory.')
+  if (name.startsWith('//')) {
+    const file = name.replace(/^\/+/, '')
+    throw new StartupError(
+      `The option store is ambiguous. Use sqlite:${file} for a relative path, or sqlite:/${file} for an absolute path.`)
+  }
+  const path = resolve(name) // libsql would interpret some relative names as something other than a file
+  mkdirSync(dirname(path), { recursive: true })
+  closeSync(openSync(path, 'a'))
+  return path
+}
+
+/** Locks a file for one service, and returns a function that unlocks it. The lock ends with the process. */
+export function lockFile (path: string, connect: Connect) {
+  const lock = connect(`${path}-lock`, 0)
+  try {
+    lock.exec('begin exclusive')
+  } catch (error) {
+    lock.close()
+    if (!isBusy(error)) throw error
+    throw new StartupError(`The SQLite file ${path} in the option store is in use, by another process or app. ` +
+      'Stop it, or use PostgreSQL for several instances.')
+  }
+  return function unlock () {
+    lock.exec('rollback')
+    lock.close()
+  }
+}

@@ -1,6 +1,0 @@
-import '../docs/document.test.js'
-import '../mutation/mutants.test.js'
-import '../package/examples.test.js'
-import '../security/exposure.test.js'
-import '../security/injection.test.js'
-import '../stores/store.test.js'

@@ -1,5 +1,0 @@
-import '../schemas-on-engines.test.js'
-import '../stores/databases.test.js'
-import '../stores/processes.test.js'
-import '../stores/records.test.js'
-import '../stores/postgres.test.js'

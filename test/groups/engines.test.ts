@@ -1,2 +1,0 @@
-import '../stores/engines.test.js'
-import '../stores/outages.test.js'

@@ -1,2 +1,0 @@
-import '../stress/faults.test.js'
-import '../stress/rolling.test.js'

@@ -1,3 +1,0 @@
-import '../http/caching.test.js'
-import '../http/errors.test.js'
-import '../http/pagination-and-creation.test.js'

@@ -1,4 +1,0 @@
-import '../security/bodies.test.js'
-import '../security/hostile.test.js'
-import '../security/memory.test.js'
-import '../security/times.test.js'

@@ -1,3 +1,0 @@
-import '../programs/pgbouncer.test.js'
-import '../programs/proxies.test.js'
-import '../programs/redis.test.js'

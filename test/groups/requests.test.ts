@@ -1,2 +1,0 @@
-import '../guards/scopes.test.js'
-import '../src/requests.test.js'

@@ -1,6 +1,0 @@
-import '../src/client.test.js'
-import '../src/coexistence.test.js'
-import '../src/connections.test.js'
-import '../src/http-server.test.js'
-import '../src/logger.test.js'
-import '../src/plugin.test.js'

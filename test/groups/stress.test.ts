@@ -1,2 +1,0 @@
-import '../stress/load.test.js'
-import '../stress/schemas.test.js'
