@@ -3,14 +3,10 @@ import { readFileSync } from 'node:fs'
 
 const { exclude } = JSON.parse(readFileSync('tsconfig.json', 'utf8'))
 
-/** A file may import from its own folder, from packages, and from these paths. */
-const mayImport = (files, allowed) => ({
+/** Files of a layer import only from the layers below it. See "Architecture" in CONTRIBUTING.md. */
+const mayNotImport = (files, regex) => ({
   files: [files],
-  rules: {
-    'no-restricted-imports': ['error', {
-      patterns: [{ regex: `^\\.\\./(?!${allowed})`, message: 'See "Architecture" in CONTRIBUTING.md for what this folder may import.' }]
-    }]
-  }
+  rules: { 'no-restricted-imports': ['error', { patterns: [{ regex, message: 'This is in a layer above.' }] }] }
 })
 
 export default [
@@ -26,13 +22,8 @@ export default [
   { files: ['**/*.ts'], ignores: exclude.map(folder => `${folder}/**`), rules: { '@typescript-eslint/no-unused-vars': 'off' } },
   // A schema and the type derived from it share their name.
   { files: ['{schemas,plugins,src,test/stores}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
-  mayImport('schemas/*.ts', '(?!)'),
-  mayImport('plugins/stores/*.ts', '\\.\\./schemas/|startup\\.js$'),
-  mayImport('plugins/stores/sql/*.ts', '\\.\\./\\.\\./schemas/|[\\w-]+\\.js$|\\.\\./startup\\.js$'),
-  mayImport('plugins/stores/{sqlite,postgres}/*.ts', '\\.\\./\\.\\./schemas/|[\\w-]+\\.js$|sql/|\\.\\./startup\\.js$'),
-  mayImport('plugins/http/*.ts', '\\.\\./schemas/|(plugin|startup)\\.js$|stores/(errors|store)\\.js$'),
-  mayImport('plugins/{docs,guards,operations}/*.ts', '\\.\\./schemas/|http/|(plugin|startup|version)\\.js$|stores/store\\.js$'),
-  mayImport('plugins/collection/*.ts', '\\.\\./schemas/|http/|(plugin|startup|stores|host-stores)\\.js$|stores/(digests|errors|fields|query|store)\\.js$'),
-  mayImport('plugins/*.ts', 'schemas/'),
-  mayImport('src/*.ts', 'plugins/|schemas/')
+  mayNotImport('schemas/*.ts', '^\\.\\./'),
+  mayNotImport('plugins/stores/*.ts', '^\\.\\./(?!\\.\\./schemas/|startup\\.js$)'),
+  mayNotImport('plugins/stores/*/*.ts', '^\\.\\./\\.\\./(?!\\.\\./schemas/|startup\\.js$)'),
+  mayNotImport('plugins/{*,!(stores)/*}.ts', '/src/')
 ]

@@ -8,16 +8,16 @@ create table if not exists idempotency_keys (
     key text, collection text, digest text not null, response text not null, at bigint not null,
     primary key (key, collection));
 create index if not exists idempotency_keys_by_age on idempotency_keys (at);
-create table "items" (position bigint constraint "items:key" primary key, id bigint not null, record text not null);
+create table "items" (position bigint constraint "items:key" primary key, record text not null, id bigint not null);
 create index "items:id" on "items" (id nulls first, position);
 insert into "items" (position, id, record) values (1, 1, '{"id":1,"name":"Lamp","price":42.5}');
-insert into collections (name, position, last_id, digest) values ('items', 1, 1, 'QoxO5dRUZf6HW7tcU-227dvyqHOa7elNNQq544qW8AM');
-insert into collection_schemas (name, digest, schema, at) values ('items', 'QoxO5dRUZf6HW7tcU-227dvyqHOa7elNNQq544qW8AM', '{"schema":{"type":"object","required":["id","name","price"],"properties":{"id":{"format":"int64","minimum":-9007199254740991,"maximum":9007199254740991,"type":"integer"},"name":{"type":"string"},"price":{"format":"double","type":"number"}}},"columns":[],"hasUniqueIds":false}', 1);
-create table "users" (position bigint constraint "users:key" primary key, id bigint not null, record text not null);
+insert into collections (name, position, last_id, digest) values ('items', 1, 1, 'Pe3vVC_SItZj36wpSVItolj-LiIu8YZP4NFDrGnm1n0');
+insert into collection_schemas (name, digest, schema, at) values ('items', 'Pe3vVC_SItZj36wpSVItolj-LiIu8YZP4NFDrGnm1n0', '{"schema":{"type":"object","required":["id","name","price"],"properties":{"id":{"format":"int64","minimum":-9007199254740991,"maximum":9007199254740991,"type":"integer"},"name":{"type":"string"},"price":{"format":"double","type":"number"}}},"columns":[{"field":"id","name":"id","type":"integer","isTime":false,"isUnique":false}]}', 1);
+create table "users" (position bigint constraint "users:key" primary key, record text not null, id bigint not null);
 create index "users:id" on "users" (id nulls first, position);
 insert into "users" (position, id, record) values (1, 1, '{"id":1,"name":"Ada"}');
-insert into collections (name, position, last_id, digest) values ('users', 1, 1, 'abFJ8RW5LBe1GyAbx8Og02R9yAcRjuRflt2b2iTb0SA');
-insert into collection_schemas (name, digest, schema, at) values ('users', 'abFJ8RW5LBe1GyAbx8Og02R9yAcRjuRflt2b2iTb0SA', '{"schema":{"type":"object","required":["id","name"],"properties":{"id":{"format":"int64","minimum":-9007199254740991,"maximum":9007199254740991,"type":"integer"},"name":{"type":"string"}}},"columns":[],"hasUniqueIds":false}', 1);
+insert into collections (name, position, last_id, digest) values ('users', 1, 1, 'qpyEGx2Y19Ua6Vgr0qMs_eAIgjnnmVtK-HNoiEJKKDE');
+insert into collection_schemas (name, digest, schema, at) values ('users', 'qpyEGx2Y19Ua6Vgr0qMs_eAIgjnnmVtK-HNoiEJKKDE', '{"schema":{"type":"object","required":["id","name"],"properties":{"id":{"format":"int64","minimum":-9007199254740991,"maximum":9007199254740991,"type":"integer"},"name":{"type":"string"}}},"columns":[{"field":"id","name":"id","type":"integer","isTime":false,"isUnique":false}]}', 1);
 create role items_users;
 grant select on collection_schemas to items_users;
 grant select, update on collections to items_users;

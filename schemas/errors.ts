@@ -16,6 +16,19 @@ export const Problem = Type.Object({
 }, { $id: schemaId('Problem'), description: 'One problem of an invalid request' })
 export type Problem = Static<typeof Problem>
 
+/** One problem of a value. `path` is a JSON Pointer to it. */
+export type ValueProblem = Omit<Problem, 'in'>
+
+/** Problems as a sentence for people. */
+export function sentenceOf (title: string, problems: ValueProblem[]) {
+  return `${title}: ${problems.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`).join(', ')}.`
+}
+
+/** The problems of one part of a request. */
+export function problemsIn (part: Problem['in'], problems: ValueProblem[]): Problem[] {
+  return problems.map(({ path, message }) => ({ in: part, path, message }))
+}
+
 /** A property as a part of a JSON Pointer. */
 export function pointer (property: unknown) {
   return `/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`

@@ -25,3 +25,9 @@ export interface Query<T> {
   /** The maximum number of records. */
   limit?: number | undefined
 }
+
+/** A query whose fields are not known to the compiler. */
+export interface AnyQuery extends Pick<Query<object>, 'after' | 'limit'> {
+  where?: object | undefined
+  sort?: string | undefined
+}

@@ -56,14 +56,14 @@ export { default as stores, type StoresOptions } from '../plugins/stores.js'
 export type { OwnStores, Stores } from '../plugins/host-stores.js'
 export type * from '../plugins/definitions.js'
 export { users } from '../plugins/users.js'
-export { memory } from '../plugins/stores/memory.js'
+export { memory } from '../plugins/memory-store.js'
 export {
   ConflictError,
   IdempotencyKeyReusedError,
   NoIdLeftError,
   NotStorableError,
   StoreUnavailableError
-} from '../plugins/stores/errors.js'
+} from '../plugins/stores/store-errors.js'
 export { Item } from '../schemas/item.js'
 export { User } from '../schemas/user.js'
-export type { List, Page, Store } from '../plugins/stores/store.js'
+export type { IdempotencyKey, OwnStore, Page, Store } from '../plugins/stores/store.js'

@@ -1,29 +1,28 @@
-import { Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import { setTimeout } from 'node:timers/promises'
 import fc from 'fast-check'
 import pg from 'pg'
 import { test, type Test } from 'tap'
 import collection from '../plugins/collection/routes.js'
-import stores, { openEngine } from '../plugins/stores.js'
+import stores from '../plugins/stores.js'
 import type { Query } from '../schemas/query.js'
 import type { Page, Store } from '../plugins/stores/store.js'
 import docs from '../plugins/docs/openapi.js'
 import itemsUsers from '../src/index.js'
 import { checkAnswers } from './support/document.js'
-import { onEveryEngine, opened, patient } from './support/engines.js'
+import { onEveryEngine } from './support/engines.js'
 import { followed, host, invalidBody } from './support/helper.js'
 import { query } from './support/postgres.js'
 import { filters, loans, loanSchema, queries, selected, type Loan } from './support/queries.js'
+import { openStore, openStores } from './support/stores.js'
 
-const recordsOf = async ({ list }: Page) => text(Readable.from(list))
+const recordsOf = ({ records }: Page<Loan>) => JSON.stringify(records)
 
 /** Reads a query page by page. */
 async function pagesOf (store: Store<Loan>, query: Query<Loan>, limit: number) {
   const pages: string[] = []
-  for (let page: Page | undefined; !page || page.next !== undefined;) {
+  for (let page: Page<Loan> | undefined; !page || page.next !== undefined;) {
     page = await store.select({ ...query, limit, after: page?.next })
-    pages.push((await recordsOf(page)).slice(1, -1))
+    pages.push(recordsOf(page).slice(1, -1))
   }
   return `[${pages.filter(Boolean)}]`
 }
@@ -81,7 +80,7 @@ onEveryEngine((t, address, engine) => {
       ['price.gte=cheap', '/price.gte', 'must be a number'], ['status=lost', '/status', 'must be one of open, late, back'], ['member=1.5', '/member', 'must be an integer'],
       ['member=7&member=x', '/member', 'must be an integer'], ['member=9007199254740992', '/member', 'must be at most 9007199254740991'], ['price.gt=1e400', '/price.gt', 'must be a number'],
       ['paid=yes', '/paid', 'must be true or false'], ['price.exists=1', '/price.exists', 'must be true or false'], ['stauts=open', '/stauts', 'is not a known parameter'],
-      ['member.exists=true', '/member.exists', 'is not a known parameter'], ['price.prefix=1', '/price.prefix', 'is not a known parameter'], ['sort=id', '/sort', `must be one of ${filters.flatMap(name => [name, `-${name}`]).join(', ')}`],
+      ['member.exists=true', '/member.exists', 'is not a known parameter'], ['price.prefix=1', '/price.prefix', 'is not a known parameter'], ['sort=none', '/sort', `must be one of ${filters.flatMap(name => [name, `-${name}`]).join(', ')}`],
       ['price.gt=1&price.gt=2', '/price.gt', 'must be a number'], ['title=%00', '/title', 'must not contain the character NUL'], [`member=${Array(101).fill(1).join('&member=')}`, '/member', 'must not have more than 100 items']
     ] as const) {
       const response = await app.inject(`/loans?${query}`)
@@ -108,9 +107,9 @@ onEveryEngine((t, address, engine) => {
     const store = await open(Array.from({ length: 60 }, (_, n) => ({ id: n, member: n % 3, status: 'open' as const, ...n % 4 > 0 && { price: n % 5 } })))
     for (const sort of filters.flatMap(name => [name, `-${name}`] as const)) {
       const seen: number[] = []
-      for (let page: Page | undefined, n = 0; !page || page.next !== undefined; n++) {
+      for (let page: Page<Loan> | undefined, n = 0; !page || page.next !== undefined; n++) {
         page = await store.select({ sort, limit: 7, after: page?.next })
-        seen.push(...JSON.parse(await recordsOf(page)).map(({ id }: Loan) => id))
+        seen.push(...page.records.map(({ id }) => id))
         await store.append({ id: 1000 + n, member: n % 3, price: n % 5, status: 'open' })
         await store.change(1000 + n - 2, () => undefined)
       }
@@ -127,16 +126,14 @@ onEveryEngine((t, address, engine) => {
       { where: { member: 7 } }, { where: { 'title.gte': '69' }, sort: '-title' }, { where: { member: undefined }, sort: '-paid' }
     ] as Query<Loan>[]) {
       const expected = selected(records, { where: JSON.parse(JSON.stringify({ ...query.where })), ...query.sort && { sort: query.sort } })
-      t.ok(await recordsOf(await store.select(query)) === JSON.stringify(expected), JSON.stringify(query))
+      t.ok(recordsOf(await store.select(query)) === JSON.stringify(expected), JSON.stringify(query))
       t.ok(await pagesOf(store, query, 1000) === JSON.stringify(expected), `${JSON.stringify(query)} in pages`)
       t.equal(await store.count({ where: query.where }), expected.length)
     }
     t.equal(await store.count({ limit: 10 }) >= 10, true)
-    const long = await store.select({ sort: 'member', limit: 11_000 })
-    t.ok(await recordsOf(long) === JSON.stringify(selected(records, { where: {}, sort: 'member' }).slice(0, 11_000)) && long.next !== undefined, 'a long page')
     const [first] = records as [Loan]
-    await store.change(0, current => ({ ...JSON.parse(current), member: 99 }))
-    t.equal(await recordsOf(await store.select({ where: { member: 99 } })), JSON.stringify([{ ...first, member: 99 }]))
+    await store.change(0, current => ({ ...current, member: 99 }))
+    t.equal(recordsOf(await store.select({ where: { member: 99 } })), JSON.stringify([{ ...first, member: 99 }]))
     for (const prefix of ['', '6', '\u{10ffff}', '\ud7ff', '\u{10ffff}\u{10ffff}']) t.equal(await store.count({ where: { 'title.prefix': prefix } }), records.filter(({ title = '' }) => title.startsWith(prefix)).length)
     await t.rejects(async () => store.select({ where: { nothing: 1 } } as object), { message: 'nothing is not a condition of this collection' })
     await t.rejects(async () => store.select({ sort: '-nothing' } as object), { message: 'This collection cannot be sorted by -nothing' })
@@ -151,10 +148,9 @@ onEveryEngine((t, address, engine) => {
   if (engine === 'PostgreSQL') {
     t.test('a query that takes too long is cancelled and unavailable, and other collections are not', async t => {
       const url = address()
-      const engine = await openEngine(url, { ...patient, timeout: 5000 }) // enough for the others on a busy machine
-      t.teardown(engine.close)
-      const other = engine.open<Loan>({ name: 'others', schema: loanSchema, seed: some, filters })
-      const store = await opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed: some, filters })
+      const definitions = ['loans', 'others'].map(name => ({ name, schema: loanSchema, seed: some, filters }))
+      const { store: storeOf } = await openStores(t, url, definitions, { timeout: 5000 }) // enough for the others on a busy machine
+      const [store, other] = [storeOf('loans'), storeOf('others')]
       const blocker = new pg.Client(url)
       await blocker.connect()
       t.teardown(() => blocker.end())
@@ -180,9 +176,7 @@ onEveryEngine((t, address, engine) => {
 })
 
 async function openLoans (t: Test, address: string, seed: Loan[], timeout = 60_000) {
-  const engine = await openEngine(address, { ...patient, timeout })
-  t.teardown(engine.close)
-  return opened<Loan>(engine, { name: 'loans', schema: loanSchema, seed, filters })
+  return openStore<Loan>(t, address, { name: 'loans', schema: loanSchema, seed, filters }, { timeout })
 }
 
 /** Compares random queries of an empty store with their definition. */
@@ -195,7 +189,7 @@ async function checkQueries (t: Test, store: Store<Loan>) {
     model.push(...records)
     for (const query of queries) {
       const expected = JSON.stringify(selected(model, query))
-      const actual = await recordsOf(await store.select(query as Query<Loan>))
+      const actual = recordsOf(await store.select(query as Query<Loan>))
       if (actual !== expected) throw new Error(`${JSON.stringify(query)}: ${actual} instead of ${expected}`)
       if (expected !== '[]') found++
       const pages = await pagesOf(store, query as Query<Loan>, limit)

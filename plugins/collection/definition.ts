@@ -1,14 +1,12 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
-import { pointer } from '../../schemas/errors.js'
+import { pointer, type ValueProblem } from '../../schemas/errors.js'
 import { Id, safeBounds, schemaId, schemaName } from '../../schemas/fields.js'
-import type { ValueProblem } from '../http/problems.js'
+import { mapSchema, schemasIn } from '../../schemas/json-schema.js'
 import { checkerOf } from '../http/validation.js'
 import { StartupError } from '../startup.js'
-import {
-  indexedFields, uniqueFields, type HasId, type MaybePromise, type Store, type StoreDefinition
-} from '../stores/store.js'
-import { mapSchema, schemasIn } from './json-schema.js'
+import { indexedFields, uniqueFields } from '../stores/collection.js'
+import type { HasId, MaybePromise, OwnStore, StoreDefinition } from '../stores/store.js'
 import { problemsOfFilters } from './queries.js'
 
 /** What clients can do with a collection, and the method of each operation. */
@@ -30,11 +28,11 @@ export const maxRecords = 1000
 /** The record that a schema of TypeBox describes, or any record with an id. (Generic functions cannot use `Static`.) */
 type RecordOf<S> = S extends { static: infer T } ? T & HasId : HasId | (HasId & Record<string, unknown>)
 
-type OwnStore<R extends HasId> = Store<R> | ((request: FastifyRequest) => MaybePromise<Store<R>>)
+type StoreOption<R extends HasId> = OwnStore<R> | ((request: FastifyRequest) => MaybePromise<OwnStore<R>>)
 type RouteOptions = RouteShorthandOptions & { schema?: Record<string, unknown> | undefined }
 
 export interface Definition<S extends object = TObject, R extends HasId = RecordOf<S>>
-  extends Omit<StoreDefinition<never>, 'schema' | 'seed'> {
+  extends Omit<StoreDefinition<HasId>, 'schema' | 'seed'> {
   /** Schema of the records: a TypeBox object or a JSON Schema, with an integer `id`. */
   schema: S
   /** What clients can do: `list`, `get`, `create`, `createMany`, `replace`, `update`, `delete`. Default: all. */
@@ -46,7 +44,7 @@ export interface Definition<S extends object = TObject, R extends HasId = Record
   /** Name of the path parameter. Default: `id`. */
   idParameter?: string | undefined
   /** Your own store, or a function that returns the store of a request. Default: the decorator `stores`, or memory. */
-  store?: OwnStore<R> | undefined
+  store?: StoreOption<R> | undefined
   /** Fastify route options by operation, such as `{ delete: { onRequest: requireAdmin } }`. */
   routes?: { [O in Operation]?: RouteOptions | undefined } | undefined
   /** Whether to answer errors. With `false`, the error handler of your app does. Default: true. */
@@ -195,7 +193,7 @@ function problemsOfRemoves ({ schema: { properties }, removes = [] }: Definition
   return kept.map(name => ({ path: `/removes/${removes.indexOf(name)}`, message: 'is still a field of the schema' }))
 }
 
-type Seeded = Pick<StoreDefinition<never>, 'schema' | 'unique' | 'idSource'>
+type Seeded = Pick<StoreDefinition<HasId>, 'schema' | 'unique' | 'idSource'>
 
 /** The problems of the initial records of a collection. Values of unique fields must not repeat. */
 export function problemsOfRecords ({ schema, ...definition }: Seeded, records: unknown): ValueProblem[] {

@@ -1,15 +1,17 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { ErrorObject } from 'ajv'
 import { collectionsExample } from '../../schemas/config.js'
-import { ConflictingRequest, ErrorBody, InvalidRequest, pointer, Problem } from '../../schemas/errors.js'
+import {
+  ConflictingRequest, ErrorBody, InvalidRequest, pointer, Problem, type ValueProblem
+} from '../../schemas/errors.js'
 import { oneOf, schemaName } from '../../schemas/fields.js'
-import { problemsOf, type ValueProblem } from '../http/problems.js'
+import { schemasIn } from '../../schemas/json-schema.js'
+import { problemsOf } from '../http/problems.js'
 import { createAjv } from '../http/validation.js'
 import { readObject, StartupError } from '../startup.js'
 import {
   checkDefinition, operations, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition
 } from './definition.js'
-import { schemasIn } from './json-schema.js'
 
 const dialect = 'https://json-schema.org/draft/2020-12/schema'
 

@@ -2,13 +2,12 @@ import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { httpError, invalid } from '../http/errors.js'
 import { checkIfMatch, etagOf, sendWithEtag } from '../http/etags.js'
-import type { ValueProblem } from '../http/problems.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import { checkerOf } from '../http/validation.js'
-import { digestOf } from '../stores/digests.js'
-import type { HasId, Store } from '../stores/store.js'
+import { digestOf } from '../stores/collection.js'
+import type { Fields, IdempotencyKey, JsonStore } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 import { sendList } from './pagination.js'
+import { recordRules } from './records.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
 export const CreationHeaders = Type.Object({
@@ -19,21 +18,13 @@ export const CreationHeaders = Type.Object({
   }))
 })
 
-type StoreOf = (request: FastifyRequest) => Store<HasId>
-type Fields = Record<string, unknown>
+type StoreOf = (request: FastifyRequest) => JsonStore
 type Changed = (current: Fields, body: Fields) => Fields
-
-function nothing (_current: Fields): Fields {
-  return {}
-}
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
 export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
   const { schema, idSource, idParameter, queried, readOnly } = definition
-  const closed: TSchema = { ...schema, additionalProperties: false }
-  const problemsIn = checkerOf(closed)
-  // Hooks set readOnly fields after the body is validated, so the complete record is validated again.
-  const problemsInNew = readOnly.length > 0 ? checkerOf(withoutRequiredId(closed), { useDefaults: true }) : undefined
+  const { checkNew, checkChanged } = recordRules(schema)
   const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
 
   return {
@@ -50,8 +41,8 @@ export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
     async create (request: FastifyRequest, reply: FastifyReply) {
-      const record = checkedNew(request, request.body as HasId)
-      const json = await storeOf(request).append(record, ...keyOf(request))
+      const record = completed(request.body as Fields)
+      const json = await storeOf(request).append(record, keyOf(request))
       const { id } = idSource === 'client' ? record : JSON.parse(json)
       setHeaders(request, reply)
       reply.code(201).header('location', recordUrl(request, id))
@@ -60,8 +51,7 @@ export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
 
     /** Creates all records of an array or none, and sends them. */
     async createMany (request: FastifyRequest, reply: FastifyReply) {
-      const records = checkedNew(request, request.body as HasId[])
-      const json = await storeOf(request).appendAll(records, ...keyOf(request))
+      const json = await storeOf(request).append(completed(request.body as Fields[]), keyOf(request))
       setHeaders(request, reply)
       reply.code(201)
       return json
@@ -77,12 +67,12 @@ export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
 
     /** The body is a JSON Merge Patch (RFC 7396). */
     update (request: FastifyRequest, reply: FastifyReply) {
-      return changeFirst(request, reply, (current, patch) => merged(current, patch, schema), unknownIn)
+      return changeFirst(request, reply, (current, patch) => merged(current, patch, schema))
     },
 
     async delete (request: FastifyRequest, reply: FastifyReply) {
-      const removed = await storeOf(request).change(idOf(request), function remove (current) {
-        checkIfMatch(request, current)
+      const removed = await storeOf(request).change(idOf(request), function remove (_current, json) {
+        checkIfMatch(request, json)
         return undefined
       })
       if (!removed) throw httpError(404)
@@ -91,32 +81,22 @@ export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
     }
   }
 
-  /** Returns a new record, or several, with the readOnly fields that hooks have set, and with their defaults. */
-  function checkedNew<T extends object> (request: FastifyRequest, created: T): T {
-    if (problemsInNew) {
-      const found = Array.isArray(created) ? problemsOfEach(created, problemsInNew) : problemsInNew(created)
-      refuseIf(found)
-    }
-    return checkSize(request, created)
-  }
-
-  /** The fields of a newer release, which this one does not know. */
-  function unknownIn (current: Fields) {
-    return Object.fromEntries(Object.entries(current).filter(([name]) => !Object.hasOwn(schema.properties, name)))
+  /** Hooks set readOnly fields after the body is validated, so the complete record is validated again. */
+  function completed<T extends object> (body: T): T {
+    return readOnly.length > 0 ? checkNew(body) : body
   }
 
   /** Replaces the first record with the id in the path, and sends the new one with its ETag. */
-  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changed: Changed, keptIn = nothing) {
+  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changed: Changed) {
     const { body } = request
     if (!isObject(body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
     const id = idOf(request)
-    const json = await storeOf(request).change(id, function change (current) {
-      checkIfMatch(request, current)
-      const fields = JSON.parse(current)
-      const record = changed(fields, body)
-      refuseIf(problemsIn(record))
+    const json = await storeOf(request).change(id, function change (current, currentJson) {
+      checkIfMatch(request, currentJson)
+      const record = checkChanged(current, changed(current, body))
       if (record.id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
-      return checkSize(request, { ...keptIn(fields), ...record } as HasId)
+      checkSize(request, record)
+      return record
     })
     if (!json) throw httpError(404)
     setHeaders(request, reply)
@@ -135,36 +115,21 @@ export async function digestOfBody (request: FastifyRequest) {
 }
 
 /** The idempotency key of a request and the digest of its body. */
-function keyOf (request: FastifyRequest) {
+function keyOf (request: FastifyRequest): IdempotencyKey | undefined {
   const key = request.headers['idempotency-key'] as string | undefined
-  return key === undefined ? [] as const : [key, request.getDecorator<string>(requestDigest)] as const
+  return key === undefined ? undefined : { key, digest: request.getDecorator<string>(requestDigest) }
 }
 
-function withoutRequiredId (schema: TSchema): TSchema {
-  return { ...schema, required: schema.required?.filter((name: string) => name !== 'id') }
-}
-
-function problemsOfEach (records: unknown[], problemsIn: (record: unknown) => ValueProblem[] | undefined) {
-  const problems = records.flatMap((record, n) =>
-    (problemsIn(record) ?? []).map(({ path, message }) => ({ path: `/${n}${path}`, message })))
-  return problems.length > 0 ? problems : undefined
-}
-
-function refuseIf (problems?: ValueProblem[]) {
-  if (problems) throw invalid('body', problems)
-}
-
-/** Returns a record that is not larger than a body can be, however many changes and defaults have added to it. */
-function checkSize<T extends object> ({ routeOptions }: FastifyRequest, record: T) {
+/** A record is not larger than a body can be, however many changes have added to it. */
+function checkSize ({ routeOptions }: FastifyRequest, record: Fields) {
   if (Buffer.byteLength(JSON.stringify(record)) > routeOptions.bodyLimit) throw httpError(413)
-  return record
 }
 
 /**
  * The URL of a record of the collection, relative to the URL of the request, so that it also works behind a proxy that
  * strips a path prefix. (Without `./`, a segment such as `a:b` or `\\\\host` would lead elsewhere.)
  */
-function recordUrl ({ originalUrl }: FastifyRequest, id: number) {
+function recordUrl ({ originalUrl }: FastifyRequest, id: unknown) {
   const path = originalUrl.slice(0, originalUrl.search(/[?#]|$/))
   const collection = path.slice(path.lastIndexOf('/') + 1)
   return collection === '' ? `./${id}` : `./${collection}/${id}`

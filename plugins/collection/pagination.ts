@@ -1,25 +1,26 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Query } from '../../schemas/query.js'
+import type { AnyQuery } from '../../schemas/query.js'
 import { invalid } from '../http/errors.js'
 import { sendWithEtag, weakEtagOf } from '../http/etags.js'
 import { setHeaders, varyByCoding } from '../http/responses.js'
-import type { HasId, Store } from '../stores/store.js'
+import type { JsonStore } from '../stores/store.js'
 
 interface Listed {
-  store: Store<HasId>
+  store: JsonStore
   hasFilters: boolean
 }
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
 export async function sendList (request: FastifyRequest, reply: FastifyReply, { store, hasFilters }: Listed) {
-  const { limit, after, sort, total, ...where } = request.query as Omit<Query<HasId>, 'where'> & { total?: boolean }
+  const { limit, after, sort, total, ...where } = request.query as AnyQuery & { total?: boolean }
   if (limit === undefined && after !== undefined) {
     throw invalid('query', [{ path: '/limit', message: 'is required with after' }])
   }
-  // Counts before it reads, because an error of one would leave the other alone.
-  const count = hasFilters && total ? await store.count({ where }) : undefined
-  const { list, next } = await store.select(hasFilters ? { limit, after, sort, where } : { limit, after })
+  const [{ list, next }, count] = await Promise.all([
+    store.select(hasFilters ? { limit, after, sort, where } : { limit, after }),
+    hasFilters && total ? store.count({ where }) : undefined
+  ])
   if (count !== undefined) reply.header('x-total-count', count)
   if (next !== undefined) reply.header('link', `<?${queryOfNext(request, next)}>; rel="next"`)
   varyByCoding(reply)

@@ -2,7 +2,7 @@ import { Type, type TObject, type TSchema } from '@sinclair/typebox'
 import { pointer } from '../../schemas/errors.js'
 import { oneOf, PageQuery, safeBounds } from '../../schemas/fields.js'
 import { fieldsOf, type Field } from '../stores/fields.js'
-import { operators, parametersOf, type Operator } from '../stores/query.js'
+import { parametersOf, type Operator } from '../stores/query.js'
 import type { Definition } from './definition.js'
 
 /** A parameter can be repeated so often. */
@@ -65,7 +65,7 @@ export function problemsOfFilters (schema: TObject, { filters = [], unique = [],
   function problemOf (name: string) {
     const field = fields.get(name)
     if (!field) return `must be a field of the schema, and ${name} is not`
-    if (!Object.hasOwn(operators, field.type)) {
+    if (!field.type) {
       return `must be a field that is a string, an integer, a number or a boolean, and ${name} is not`
     }
     if (Object.hasOwn(references, name) && field.type !== 'integer') {

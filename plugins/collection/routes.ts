@@ -11,7 +11,7 @@ import {
 import { repeatable } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
-import { uniqueFields } from '../stores/store.js'
+import { uniqueFields } from '../stores/collection.js'
 import {
   checkDefinition, maxRecords, methods, type CheckedDefinition, type Definition, type Operation
 } from './definition.js'
@@ -38,7 +38,7 @@ const collection: FastifyPluginAsync<CollectionOptions> = async function collect
   for (const component of componentsOf(definition)) app.addSchema(component)
   const store = await openStore(app, definition, options.store)
   app.decorateRequest(requestDigest)
-  const handlers = handlersOf(storeOf(app, definition, store), definition)
+  const handlers = handlersOf(storeOf(app, store), definition)
   const schemas = schemasOf(definition, app.prefix)
 
   for (const operation of offeredOperations(options, definition)) {

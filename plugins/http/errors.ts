@@ -3,23 +3,18 @@ import { inspect } from 'node:util'
 import createError from '@fastify/error'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, ErrorBody, InvalidRequest, Problem } from '../../schemas/errors.js'
+import {
+  details, ErrorBody, InvalidRequest, Problem, problemsIn, sentenceOf, type ValueProblem
+} from '../../schemas/errors.js'
 import { metadata } from '../plugin.js'
-import { problemsOf, shortened, type ValueProblem } from './problems.js'
+import { problemsOf, shortened } from './problems.js'
 import { noCache } from './responses.js'
 
 /** The parts of a request: their names in Fastify's routes and in our errors. */
 export const parts = { body: 'body', params: 'path', querystring: 'query', headers: 'headers' } as const
 
-/** Status and `detail` of the errors that stores throw. */
-const storeErrors: Record<string, { status: number, detail?: string }> = {
-  ERR_STORE_UNAVAILABLE: { status: 503, detail: details[503] },
-  ERR_NO_ID_LEFT: { status: 503, detail: 'No more ids can be generated' },
-  ERR_IDEMPOTENCY_KEY_REUSED: { status: 422, detail: details[422] },
-  ERR_INVALID_CURSOR: { status: 400 },
-  ERR_NOT_STORABLE: { status: 400 },
-  ERR_CONFLICT: { status: 409 }
-}
+/** The codes of 503 whose message is for clients. */
+const unavailable = ['ERR_STORE_UNAVAILABLE', 'ERR_NO_ID_LEFT', 'ERR_UNAVAILABLE']
 
 /** An error with the properties that Fastify, a host and our stores add. */
 interface Thrown extends Omit<FastifyError, 'code'> {
@@ -27,7 +22,6 @@ interface Thrown extends Omit<FastifyError, 'code'> {
   status?: number
   headers?: Record<string, string>
   problems?: Problem[]
-  path?: string
 }
 
 /** Our own errors by status. They have no stack traces, which would take 10 % of the time and are not logged. */
@@ -58,40 +52,18 @@ export function invalid (part: Problem['in'], problems: ValueProblem[]): Error &
   return Object.assign(error, { problems: problemsIn(part, problems) })
 }
 
-function sentenceOf (title: string, problems: ValueProblem[]) {
-  return `${title}: ${problems.map(({ path, message }) => `${path.slice(1) || 'it'} ${message}`).join(', ')}.`
-}
-
-function problemsIn (part: Problem['in'], problems: ValueProblem[]) {
-  return problems.map(({ path, message }) => ({ in: part, path, message }))
-}
-
 /** The response body for an error. It contains no details of an internal error. */
 export function errorBody (error: Thrown, status: number): ErrorBody & { code?: string, errors?: Problem[] } {
-  const { code = '', problems, path = '', message } = error
-  const detail = storeErrors[code]?.detail
-  if (detail) return { detail }
-  if (code === 'ERR_UNAVAILABLE') return { detail: message }
+  const { code = '', problems, message } = error
+  if (unavailable.includes(code)) return { detail: message }
   if (status === 500) return { detail: details[500] }
   if (status > 500) return { detail: STATUS_CODES[status] ?? details[500] }
   if (status === 413) return { detail: details[413] }
   if (problems) return { detail: message, errors: problems }
 
-  const part = path ? 'body' : 'request'
-  switch (code) {
-    case 'ERR_INVALID_CURSOR':
-      return bodyOf('Invalid query', 'query', '/after', 'must be a cursor from the Link header of a page')
-    case 'ERR_NOT_STORABLE': return bodyOf(`Invalid ${part}`, part, path, message)
-    case 'ERR_CONFLICT': return bodyOf('Conflict', part, path, message)
-  }
   const ofHost = hostCode.test(code) && { code }
   if (status === 400) return { ...hostProblems(error), ...ofHost }
   return { detail: message || String(STATUS_CODES[status]), ...ofHost }
-}
-
-function bodyOf (title: string, part: Problem['in'], path: string, message: string) {
-  const problems = [{ path, message }]
-  return { detail: sentenceOf(title, problems), errors: problemsIn(part, problems) }
 }
 
 /** The codes that are for clients: those of a host, of its plugins (`FST_JWT_…`), and of its validation. */
@@ -122,19 +94,20 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
       const message = status === 500 ? error.message : body.detail
       return reply.send(Object.assign(error, { statusCode: status, message, errors: body.errors }))
     }
-    // An outage is logged when it starts and when it ends, not for each request.
-    const isOutage = code === 'ERR_STORE_UNAVAILABLE' || code === 'ERR_UNAVAILABLE'
-    if (status >= 500 && !isOutage) request.log.error({ req: request, err: error }, error.message || body.detail)
+    // The reason of an outage is in the line of the request.
+    if (status >= 500 && !unavailable.includes(code)) {
+      request.log.error({ req: request, err: error }, error.message || body.detail)
+    }
     if (status === 503) reply.header('retry-after', 1)
     for (const name of ['content-encoding', 'etag']) reply.removeHeader(name) // those of a list that failed
     // Fastify would close the connection. Without this header, Node reads and discards the rest of a body.
     if (status === 413 || error.problems?.[0]?.in === 'body') reply.removeHeader('connection')
-    sendError(request, reply.headers({ ...headers }), status, body)
+    sendError(request, reply.headers({ ...headers }), status, body, error.cause)
   })
 }, metadata('errors'))
 
-function statusOf ({ code = '', statusCode, status }: Thrown, reply: FastifyReply) {
-  const known = [storeErrors[code]?.status, statusCode, status, reply.statusCode]
+function statusOf ({ statusCode, status }: Thrown, reply: FastifyReply) {
+  const known = [statusCode, status, reply.statusCode]
   return known.find((status = 0) => status >= 400 && status <= 599) ?? 500
 }
 
@@ -151,10 +124,17 @@ function errorOf (thrown: unknown): Thrown {
 }
 
 /** Sends the body of an error with the headers that every error response has, and logs the reason. */
-export function sendError (request: FastifyRequest, reply: FastifyReply, status: number, body: ErrorBody) {
+export function sendError (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  body: ErrorBody,
+  cause?: unknown
+) {
   // Without a log, all requests have the logger of the server.
   if (request.log !== request.server.log) {
-    request.log = reply.log = request.log.child({ reason: shortened(body.detail, 1000) })
+    const reason = cause instanceof Error ? `${body.detail}: ${cause.message}` : body.detail
+    request.log = reply.log = request.log.child({ reason: shortened(reason, 1000) })
   }
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
   return reply.code(status).header('x-request-id', request.id).send(body)

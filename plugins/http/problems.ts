@@ -1,8 +1,5 @@
 import type { ErrorObject } from 'ajv'
-import { pointer, type Problem } from '../../schemas/errors.js'
-
-/** A problem of a value. `path` is a JSON Pointer to it. */
-export type ValueProblem = Omit<Problem, 'in'>
+import { pointer, type ValueProblem } from '../../schemas/errors.js'
 
 /** The longest path or message, in characters. */
 const maxLength = 256

@@ -4,11 +4,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { pointer, type Problem } from '../../schemas/errors.js'
+import { pointer, type Problem, type ValueProblem } from '../../schemas/errors.js'
 import { schemaName } from '../../schemas/fields.js'
 import { metadata } from '../plugin.js'
 import { invalid, parts } from './errors.js'
-import { problemsOf, type ValueProblem } from './problems.js'
+import { problemsOf } from './problems.js'
 
 /** All problems are collected only for a small body, because Ajv needs super-linear time for many. In characters. */
 const maxDetailed = 8192

@@ -4,14 +4,20 @@ import fp from 'fastify-plugin'
 import type { Registry } from 'prom-client'
 import { jsonType } from '../http/responses.js'
 import { metadata } from '../plugin.js'
-import type { Engine, MaybePromise, Store } from '../stores/store.js'
+import type { Engine } from '../stores/engine.js'
+import type { MaybePromise } from '../stores/store.js'
 import { version } from '../version.js'
 
 export interface Metrics {
   /** Returns a store that measures the calls of this store. */
-  observeStore<S extends Store<never>> (collection: string, store: S): S
+  observeStore<S extends Countable> (collection: string, store: S): S
   /** Adds the connection pools of a database. */
   observeConnections (look: Engine['connections']): void
+}
+
+/** A store, also one of a host. */
+interface Countable {
+  count (query: { limit: number }): MaybePromise<number>
 }
 
 export interface MetricsOptions {
@@ -77,9 +83,9 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
 
   const metrics: Metrics = {
     observeStore (collection, store) {
-      const { schema, count, ...methods }: Store<never> = store
+      const { count, ...methods } = store
       counts.push({ collection, count: () => count({ limit: maxCounted }) })
-      const entries = Object.entries<(...args: never[]) => unknown>(methods)
+      const entries = Object.entries(methods) as [string, (...values: never[]) => unknown][]
       const measured = entries.map(([name, method]) => [name, timed(collection, name, method)])
       return { ...store, ...Object.fromEntries(measured) }
     },

@@ -1,51 +1,55 @@
-import { StoreUnavailableError } from './errors.js'
-import { again, type Outcome } from './facts.js'
+import { StoreUnavailableError } from './store-errors.js'
 
-/** Maximum number of calls in a batch, and of characters. */
+/** Maximum number of calls in a batch, and of their records. */
 const maxCalls = 64
-const maxSize = 1024 * 1024
+const maxRecords = 1000
 
-/** The error of a call that has waited too long. */
-export function tooLate (timeout: number) {
-  return new StoreUnavailableError(new Error(`The database did not answer within ${timeout} ms`))
+/** The outcome of a call that belongs into the next batch. */
+export const again = Symbol('again')
+
+/** The outcome of a call: a response, an error for this call, or `again`. */
+export type Outcome = { response: string | undefined } | { error: unknown } | typeof again
+
+/** The response of a call, or the error that it throws. */
+export function outcomeOf (work: () => string | undefined): Outcome {
+  try {
+    return { response: work() }
+  } catch (error) {
+    return { error }
+  }
 }
 
 interface Call<In> {
   input: In
-  size: number
   deadline: number
   resolve (response: string | undefined): void
   reject (error: unknown): void
 }
 
 interface BatchOptions<In> {
+  /** Maximum time of a call, in milliseconds. Its caller does not wait longer. */
   timeout: number
   /** How many batches can be in progress. */
   concurrency?: number
-  sizeOf? (input: In): number
+  recordsIn? (input: In): number
 }
 
 /**
  * Combines the calls of a turn of the event loop into batches. Calls that arrive while a batch is in progress are in
- * the next one. A call that has waited too long is unavailable.
+ * the next one.
  */
 export function batches<In> (work: (inputs: In[], deadline: number) => Promise<Outcome[]>, options: BatchOptions<In>) {
-  const { timeout, concurrency = 1, sizeOf = () => 0 } = options
+  const { timeout, concurrency = 1, recordsIn = () => 1 } = options
   let waiting: Call<In>[] = []
   let inProgress = 0
   let isDue = false
 
-  return (input: In) => new Promise<string | undefined>((resolve, reject) => {
-    const timer = setTimeout(() => reject(tooLate(timeout)), timeout)
-    waiting.push({
-      input,
-      size: sizeOf(input),
-      deadline: Date.now() + timeout,
-      resolve: response => { clearTimeout(timer); resolve(response) },
-      reject: error => { clearTimeout(timer); reject(error) }
+  return function call (input: In): Promise<string | undefined> {
+    return new Promise((resolve, reject) => {
+      waiting.push({ input, deadline: Date.now() + timeout, resolve, reject })
+      startSoon()
     })
-    startSoon()
-  })
+  }
 
   function startSoon () {
     if (isDue || inProgress === concurrency || waiting.length === 0) return
@@ -55,31 +59,33 @@ export function batches<In> (work: (inputs: In[], deadline: number) => Promise<O
 
   async function startNext () {
     isDue = false
-    const calls = nextCalls()
-    if (calls.length === 0) return
     inProgress++
+    const calls = nextCalls()
     startSoon()
     await answer(calls)
     inProgress--
     startSoon()
   }
 
-  /** The first calls that wait and have time left. A call that is larger than a batch has its own. */
   function nextCalls () {
     const now = Date.now()
     waiting = waiting.filter(({ deadline }) => deadline > now)
-    let size = 0
-    const end = waiting.findIndex((call, n) => n === maxCalls || ((size += call.size) > maxSize && n > 0))
+    let records = 0
+    const isTooMuch = ({ input }: Call<In>, n: number) => {
+      records += recordsIn(input)
+      return n === maxCalls || (records > maxRecords && n > 0)
+    }
+    const end = waiting.findIndex(isTooMuch)
     return waiting.splice(0, end === -1 ? waiting.length : end)
   }
 
-  async function answer (calls: Call<In>[]): Promise<void> {
+  async function answer (calls: Call<In>[]) {
+    const [first] = calls
+    if (!first) return
     try {
-      const [{ deadline }] = calls as [Call<In>]
-      const outcomes = await work(calls.map(({ input }) => input), deadline)
-      const rest = calls.filter((_, n) => outcomes[n] === again)
-      waiting.unshift(...rest)
-      calls.forEach((call, n) => settle(call, outcomes[n] as Outcome))
+      const outcomes = await work(calls.map(({ input }) => input), first.deadline)
+      waiting = [...calls.filter((_, n) => outcomes[n] === again), ...waiting]
+      for (const [n, call] of calls.entries()) settle(call, outcomes[n])
     } catch (error) {
       // The database has rejected one of them. The others succeed alone.
       const isRejected = calls.length > 1 && !(error instanceof StoreUnavailableError)
@@ -88,9 +94,9 @@ export function batches<In> (work: (inputs: In[], deadline: number) => Promise<O
     }
   }
 
-  function settle (call: Call<In>, outcome: Outcome) {
-    if (outcome === again) return
-    if ('error' in outcome) call.reject(outcome.error)
-    else call.resolve(outcome.response)
+  function settle ({ resolve, reject }: Call<In>, outcome?: Outcome) {
+    if (outcome === again || outcome === undefined) return
+    if ('error' in outcome) reject(outcome.error)
+    else resolve(outcome.response)
   }
 }

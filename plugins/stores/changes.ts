@@ -1,197 +1,155 @@
+import { again, outcomeOf, type Outcome } from './batches.js'
 import type { Collection, Reference, Row } from './collection.js'
-import { conflicts } from './errors.js'
-import { addTo, again, ask, nothing, outcomeOf, type Asked, type Found, type Outcome, type Rules } from './facts.js'
-import { valueOf } from './inserts.js'
+import type { Facts, Questions, StoredRow, Transaction } from './engine.js'
 import type { Value } from './query.js'
-import type { HasId } from './store.js'
+import type { Change, Fields, Id } from './store.js'
+import { conflicts, ConflictError } from './store-errors.js'
 
 /** A call of `change`. */
-export interface Change {
-  id: number
-  change (current: string): HasId | undefined
+export interface ChangeCall {
+  id: Id
+  change: Change
 }
 
-/** A record during a transaction: it is as stored, changed, or removed. */
-interface State extends Row {
-  isChanged: boolean
-  isRemoved: boolean
+/** A record in a batch of calls. */
+interface State {
+  stored: StoredRow
+  /** As it is after the calls so far if all succeed: a changed record, or `undefined` if it is removed. */
+  current: Row | undefined
+  /** Whether a call has failed, so that those after it have seen what has not happened. */
+  hasFailed: boolean
 }
 
-/** What a call makes of the record that it has found, so that its function is called once in a transaction. */
+/** What a call makes of its record, or why it does nothing. */
 interface Attempt {
-  position: number
-  from: string
-  to?: Row | undefined
+  state: State
+  before: Row
+  after: Row | undefined
   error?: unknown
 }
 
-interface LookUps {
-  holders: Asked<Value>
-  existing: Asked<number>
-  removed: number[]
-}
-
-interface Facts {
-  holders: Found<Value, number>
-  existing: Found<number, true>
-  referred: Map<number, string>
-}
-
-const noFacts: Facts = { holders: new Map(), existing: new Map(), referred: new Map() }
+/** An attempt, or the outcome of a call that has none. */
+type Attempted = Attempt | Outcome
 
 /**
- * Applies changes, in order. What their unique fields, references and removals need is looked up as if all succeeded.
- * Then each is decided: a change that has seen another state, because one before it failed, is for the next batch.
+ * Applies changes, in order. First each is tried as if all succeeded. Then what unique fields, references and removals
+ * need is looked up, and each is decided. A call that depends on what a call before it does is for the next batch.
  */
-export function * changes (collection: Collection, referrers: Reference[], calls: Change[]): Rules {
-  const wanted = new Map<number, number>()
-  for (const { id } of calls) wanted.set(id, (wanted.get(id) ?? 0) + 1)
-  const { rows } = yield * ask(source => ({ rows: source.rows(wanted) }))
-  const stored = statesOf(collection, rows)
-  const attempts = allAttempts(collection, copied(stored), calls)
-  const lookUps = lookUpsOf(collection, stored, attempts)
+export async function changeAll (
+  transaction: Transaction,
+  collection: Collection,
+  referrers: Reference[],
+  calls: ChangeCall[]
+): Promise<Outcome[]> {
+  const rows = await transaction.rows(collection, [...new Set(calls.map(({ id }) => id))])
+  const states = new Map(rows.map(stored => [stored.id, newState(collection, stored)]))
+  const seen = new Set<string>()
+  const attempts = calls.map(call => attempt(collection, states.get(call.id), call, seen))
 
-  const canBreakReferences = lookUps.removed.length > 0 && referrers.length > 0
-  const isPlain = lookUps.holders.size + lookUps.existing.size === 0 && !canBreakReferences
-  // The counter locks the collection. Two transactions that look up without it could wait for each other.
-  const facts = isPlain
-    ? noFacts
-    : yield * ask(source => ({
-      counter: source.counter(),
-      holders: source.holders(lookUps.holders),
-      existing: source.existing(lookUps.existing),
-      referred: source.referred(referrers, lookUps.removed)
-    }))
-
-  const states = copied(stored)
-  const outcomes = attempts.map((attempt, n): Outcome => {
-    if (attempt) return outcomeOf(() => applied(collection, facts, states, attempt))
-    return first(states, calls[n]?.id) ? again : { response: undefined }
+  const questions = questionsOf(collection, referrers, attempts.filter(isAttempt))
+  const facts = questions && await transaction.look(collection, questions)
+  const changed = new Map<State, Row | undefined>()
+  const outcomes = attempts.map(attempted => {
+    if (!isAttempt(attempted)) return attempted
+    if (attempted.state.hasFailed) return again
+    return outcomeOf(() => decide(collection, attempted, changed, facts))
   })
-  const changed = states.filter(({ isChanged, isRemoved }) => isChanged && !isRemoved)
-  const removed = states.filter(({ isRemoved }) => isRemoved)
-  return { outcomes, writes: { ...nothing, updates: changed, removes: removed.map(({ position }) => position) } }
+
+  const updates = [...changed.values()].filter(row => row !== undefined)
+  const removes = Array.from(changed).filter(([, row]) => !row).map(([{ stored }]) => stored.position)
+  if (changed.size > 0) transaction.write(collection, { inserts: [], updates, removes, keys: [] })
+  return outcomes
 }
 
-function statesOf (collection: Collection, rows: Omit<Row, 'values'>[]): State[] {
-  const hasRules = collection.unique.length + collection.references.length > 0
-  return rows.map(row => ({
-    ...row,
-    values: hasRules ? collection.valuesOf(JSON.parse(row.record)) : [],
-    isChanged: false,
-    isRemoved: false
-  }))
+function newState ({ valuesOf }: Collection, stored: StoredRow): State {
+  return { stored, current: { ...stored, values: valuesOf(JSON.parse(stored.json)) }, hasFailed: false }
 }
 
-function copied (states: State[]) {
-  return states.map(state => ({ ...state }))
+function isAttempt (attempted: Attempted): attempted is Attempt {
+  return typeof attempted === 'object' && 'state' in attempted
 }
 
-/** The first record with an id that is not removed. */
-function first (states: State[], id?: number) {
-  return states.find(state => state.id === id && !state.isRemoved)
-}
-
-/** What each call makes of its record if all before it succeed. */
-function allAttempts (collection: Collection, states: State[], calls: Change[]) {
-  return calls.map(call => {
-    const state = first(states, call.id)
-    if (!state) return undefined
-    const attempt = attemptOf(collection, call, state)
-    if (!('error' in attempt)) apply(state, attempt)
-    return attempt
-  })
-}
-
-function attemptOf (collection: Collection, { id, change }: Change, { position, record: from }: State): Attempt {
+function attempt (collection: Collection, state: State | undefined, call: ChangeCall, seen: Set<string>): Attempted {
+  if (!state) return { response: undefined }
+  const before = state.current
+  if (!before) return again // another record may have this id
   try {
-    const record = change(from)
-    if (record && record.id !== id) throw new TypeError('A change cannot give a record another id')
-    const to = record && { position, id, record: collection.encoderOf(record)(id), values: collection.valuesOf(record) }
-    return { position, from, to }
+    const changed = call.change(JSON.parse(before.json), before.json)
+    const after = changed && changedRow(collection, before, changed)
+    const dependencies = dependenciesOf(collection, before, after)
+    if (dependencies.some(one => seen.has(one))) return again
+    for (const one of dependencies) seen.add(one)
+    state.current = after
+    return { state, before, after }
   } catch (error) {
-    return { position, from, error }
+    return { state, before, after: before, error }
   }
 }
 
-function apply (state: State, { to }: Attempt) {
-  if (to) Object.assign(state, to, { isChanged: true })
-  else state.isRemoved = true
+function changedRow ({ encode, valuesOf }: Collection, { position, id }: Row, record: Fields): Row {
+  if (record.id !== id) throw new TypeError('A change cannot give a record another id')
+  return { position, id, json: encode(record), values: valuesOf(record) }
 }
 
-/** What must be known to decide: holders of new values, new targets of references, and referrers of removed records. */
-function lookUpsOf (collection: Collection, stored: State[], attempts: (Attempt | undefined)[]): LookUps {
-  const lookUps: LookUps = { holders: new Map(), existing: new Map(), removed: [] }
-  const byPosition = new Map(stored.map(state => [state.position, state]))
-  for (const attempt of attempts) {
-    if (!attempt || 'error' in attempt) continue
-    const { position, to } = attempt
-    const before = byPosition.get(position) as State
-    if (!to) {
-      lookUps.removed.push(before.id)
-      continue
-    }
-    for (const field of collection.unique) {
-      const value = valueOf(collection, to, field)
-      if (value !== undefined && value !== valueOf(collection, before, field)) addTo(lookUps.holders, field, value)
-    }
-    for (const [field, target] of collection.references) {
-      const id = valueOf(collection, to, field) as number | undefined
-      if (id !== undefined && id !== valueOf(collection, before, field)) addTo(lookUps.existing, target, id)
-    }
+/** The unique values and targets of references that an attempt takes or gives up, and the record that it removes. */
+function dependenciesOf ({ name, unique, references }: Collection, before: Row, after: Row | undefined) {
+  const values = (field: string) => {
+    const [one, other] = [before.values[field], after?.values[field]]
+    return one === other ? [] : [one, other].filter(value => value !== undefined)
   }
-  return lookUps
+  return [
+    ...unique.flatMap(field => values(field).map(value => `${field} = ${value}`)),
+    ...references.flatMap(([field, target]) => values(field).map(id => `${target}/${id}`)),
+    ...after ? [] : [`${name}/${before.id}`]
+  ]
 }
 
-/** Decides an attempt, and returns the new or the removed record. */
-function applied (collection: Collection, facts: Facts, states: State[], attempt: Attempt) {
-  const state = states.find(({ position }) => position === attempt.position) as State
-  const isSame = state.record === attempt.from && !state.isRemoved
-  if (!isSame) return again
+/** What must be known: whether new unique values are taken, targets exist, and removed records are referred to. */
+function questionsOf (collection: Collection, referrers: Reference[], attempts: Attempt[]): Questions | undefined {
+  const taken = new Map<string, Set<Value>>()
+  const existing = new Map<string, Set<Value>>()
+  const referred: Id[] = []
+  for (const { before, after } of attempts) {
+    if (!after && referrers.length > 0) referred.push(before.id)
+    if (!after) continue
+    for (const field of collection.unique) addIfNew(taken, field, field, before, after)
+    for (const [field, target] of collection.references) addIfNew(existing, target, field, before, after)
+  }
+  if (taken.size + existing.size + referred.length === 0) return
+  return { taken, existing, referrers, referred, keys: [] }
+}
+
+function addIfNew (asked: Map<string, Set<Value>>, name: string, field: string, before: Row, after: Row) {
+  const value = after.values[field]
+  if (value === undefined || value === before.values[field]) return
+  asked.set(name, (asked.get(name) ?? new Set()).add(value))
+}
+
+/** Returns the new or the removed record, or throws a conflict. */
+function decide (collection: Collection, attempt: Attempt, changed: Map<State, Row | undefined>, facts?: Facts) {
+  const { state, before, after } = attempt
   if ('error' in attempt) throw attempt.error
-  const { to } = attempt
-  const isAgain = to
-    ? checkChange(collection, facts, states, state, to)
-    : checkRemoval(collection, facts, states, state)
-  if (isAgain) return again
-  const response = to ? to.record : state.record
-  apply(state, attempt)
-  return response
+  const problems = facts ? conflictsOf(collection, facts, before, after) : []
+  if (problems.length > 0) {
+    state.hasFailed = true
+    throw new ConflictError(problems)
+  }
+  changed.set(state, after)
+  return (after ?? before).json
 }
 
-/** Throws if a change conflicts with other records. Returns whether it must wait for what this batch writes. */
-function checkChange (collection: Collection, facts: Facts, states: State[], state: State, to: Row) {
-  for (const [field, target] of collection.references) {
-    const id = valueOf(collection, to, field) as number | undefined
-    if (id === undefined || id === valueOf(collection, state, field)) continue
-    const isOwn = target === collection.name && id === to.id
-    const isRemoved = target === collection.name && states.some(other => other.isRemoved && other.id === id)
-    if (isRemoved || (!isOwn && !facts.existing.get(target)?.has(id))) throw conflicts.missing(field, target)
+function conflictsOf ({ name, unique, references }: Collection, facts: Facts, before: Row, after: Row | undefined) {
+  if (!after) {
+    const referrer = facts.referred.get(before.id)
+    return referrer === undefined ? [] : [conflicts.referred(referrer)]
   }
-  for (const field of collection.unique) {
-    const value = valueOf(collection, to, field)
-    if (value === undefined || value === valueOf(collection, state, field)) continue
-    const others = states.filter(other => other !== state)
-    const isUsed = others.some(other => !other.isRemoved && valueOf(collection, other, field) === value)
-    if (isUsed) throw conflicts.used(field)
-    const holder = facts.holders.get(field)?.get(value)
-    if (holder === undefined || holder === state.position) continue
-    // A record of this batch has given the value up. The index could see both at once.
-    if (others.some(({ position }) => position === holder)) return true
-    throw conflicts.used(field)
+  const isNew = (field: string) => after.values[field] !== undefined && after.values[field] !== before.values[field]
+  const isMissing = ([field, target]: [string, string]) => {
+    const isOwn = target === name && after.values[field] === after.id
+    return isNew(field) && !isOwn && !facts.existing.get(target)?.has(after.values[field])
   }
-  return false
-}
-
-function checkRemoval (collection: Collection, facts: Facts, states: State[], state: State) {
-  const ownFields = collection.references.filter(([, target]) => target === collection.name).map(([field]) => field)
-  const isReferred = states.some(other => other !== state && !other.isRemoved && other.isChanged &&
-    ownFields.some(field => valueOf(collection, other, field) === state.id))
-  if (isReferred) throw conflicts.referred(collection.name)
-  const referrer = facts.referred.get(state.id)
-  if (referrer === undefined) return false
-  // A record of this batch may have referred to it.
-  const mayBeFree = referrer === collection.name && states.some(({ isChanged, isRemoved }) => isChanged || isRemoved)
-  if (mayBeFree) return true
-  throw conflicts.referred(referrer)
+  return [
+    ...references.filter(isMissing).map(([field, target]) => conflicts.missing(field, target)),
+    ...unique.filter(field => isNew(field) && facts.taken.get(field)?.has(after.values[field])).map(conflicts.taken)
+  ]
 }

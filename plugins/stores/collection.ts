@@ -1,14 +1,16 @@
+import { hash } from 'node:crypto'
 import { pointer } from '../../schemas/errors.js'
-import { NotStorableError } from './errors.js'
 import { fieldsOf, type Field } from './fields.js'
 import { planner, type Value } from './query.js'
-import { indexedFields, uniqueFields, type HasId, type StoreDefinition } from './store.js'
+import { NotStorableError } from './store-errors.js'
+import type { Fields, HasId, Id, StoreDefinition } from './store.js'
+import { indexTime } from './times.js'
 
 /** What the rules and the engines need of a collection. */
 export type Collection = ReturnType<typeof collectionOf>
 
 /** The collections of an engine, by name. */
-export type Collections = Map<string, { collection: Collection }>
+export type Collections = Map<string, Collection>
 
 /** A field that refers to a collection. */
 export interface Reference {
@@ -16,12 +18,13 @@ export interface Reference {
   field: string
 }
 
-/** A record as it is stored. `values` are those of the fields with an index, in their order. */
+/** A record as it is stored. */
 export interface Row {
   position: number
-  id: number
-  record: string
-  values: Value[]
+  id: Id
+  json: string
+  /** The values of the fields with an index, by field. */
+  values: Record<string, Value>
 }
 
 /** Ids of clients above this one are skipped when the server generates ids, so that enough are left. */
@@ -32,79 +35,72 @@ const maxIndexedText = 850
 
 export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
   const { name, schema, seed, references = {}, renames = {}, removes = [], upgrade } = definition
-  const indexed = indexedFields(definition)
-  const fields = fieldsOf(schema).filter(field => indexed.includes(field.name))
-  const columns = fields.filter(field => field.name !== 'id')
   const names = Object.keys(schema.properties)
+  const indexed = ['id', ...indexedFields(definition)]
+  const fields = fieldsOf(schema).filter(field => indexed.includes(field.name))
   const { minimum = 1, maximum = maxCountedId } = { ...schema.properties.id }
+  const known = (record: Fields) => Object.fromEntries(names.map(name => [name, record[name]]))
   return {
     name,
     schema,
-    seed: seed.map(record => known(record, names) as T),
+    seed: seed.map(record => known(record as Fields) as HasId),
     renames,
     removes,
     upgrade,
-    /** The fields with an index besides the id. */
-    columns,
-    /** The fields whose values no two records have in common. */
+    /** The fields with an index. */
+    fields,
     unique: uniqueFields(definition),
     /** The fields that refer to others, in the order in which their collections are locked. */
     references: Object.entries(references).sort(([, one], [, other]) => one < other ? -1 : 1),
     /** The first and the last id that the server generates. */
     ids: { first: Math.max(Math.ceil(minimum), 1), last: Math.min(maximum, maxCountedId) },
     plan: planner(fields),
-    /** A new record, which has only the fields of the schema. */
-    known: (record: object) => known(record, names),
-    encoderOf: encoder(names),
-    valuesOf: (record: object) => columns.map(field => indexedValue(record, field))
+    valuesOf: (record: Fields) => Object.fromEntries(fields.map(field => [field.name, indexedValue(record, field)])),
+    /** The JSON of a record: the fields of its schema in their order, then others. */
+    encode: (record: Fields) => JSON.stringify({ ...known(record), ...record })
   }
 }
 
-/** Returns a function that encodes a record: the fields of its schema in their order, then others. Its id follows. */
-function encoder (names: string[]) {
-  const place = names.indexOf('id')
-  const before = names.slice(0, place)
-  const after = names.slice(place + 1)
-
-  return function encoderOf (record: object) {
-    const known = JSON.stringify(picked(record, before)).slice(1, -1)
-    const others = JSON.stringify({ ...picked(record, after), ...without(record, names) }).slice(1, -1)
-    const start = known === '' ? '{"id":' : `{${known},"id":`
-    const end = others === '' ? '}' : `,${others}}`
-    return (id: number) => start + JSON.stringify(id) + end
-  }
+/** The records of a new collection, and its counter. */
+export function seedOf ({ seed, encode, valuesOf }: Collection) {
+  const rows = seed.map((record, n): Row =>
+    ({ position: n + 1, id: record.id, json: encode(record), values: valuesOf(record) }))
+  const ids = seed.map(({ id }) => typeof id === 'number' && id <= maxCountedId ? id : 0)
+  return { rows, counter: { position: rows.length, lastId: ids.reduce((one, other) => Math.max(one, other), 0) } }
 }
 
-function known (record: object, names: string[]) {
-  return without(record, names) === undefined ? record : picked(record, names)
+type Indexed = Pick<StoreDefinition<HasId>, 'filters' | 'unique' | 'references'>
+
+/** The names of the fields that have an index besides the id: queries can use them. */
+export function indexedFields ({ filters = [], unique = [], references = {} }: Indexed) {
+  return [...new Set([...filters, ...unique, ...Object.keys(references)])]
 }
 
-function picked (record: object, names: string[]) {
-  const result: Record<string, unknown> = {}
-  for (const name of names) result[name] = Reflect.get(record, name)
-  return result
+/** The names of the fields whose values no two records have in common. */
+export function uniqueFields ({ unique = [], idSource }: Pick<StoreDefinition<HasId>, 'unique' | 'idSource'>) {
+  return [...new Set([...idSource === 'server' ? ['id'] : [], ...unique])]
 }
 
-function without (record: object, names: string[]) {
-  const others = Object.keys(record).filter(name => !names.includes(name))
-  return others.length === 0 ? undefined : picked(record, others)
+/** The value of a field with an index, which every database can compare. An absent value is like null. */
+function indexedValue (record: Fields, { name, type, isTime }: Field) {
+  const value = record[name] ?? undefined
+  if (type !== 'string' || typeof value !== 'string') return value as Value
+  if (value.includes('\0')) throw notIndexed(name, 'must not contain the character NUL')
+  if (value.length > maxIndexedText) throw notIndexed(name, `must not have more than ${maxIndexedText} characters`)
+  return isTime ? indexTime(value) : value
 }
 
-/** The value of a field with an index, which every database can compare. */
-function indexedValue (record: object, { name, type }: Field) {
-  const value: unknown = Reflect.get(record, name)
-  if (type === 'string' && typeof value === 'string') {
-    const refuse = (message: string) => {
-      throw new NotStorableError(pointer(name), `${message}, because it can be queried`)
-    }
-    if (value.includes('\0')) refuse('must not contain the character NUL')
-    if (value.length > maxIndexedText) refuse(`must not have more than ${maxIndexedText} characters`)
-  }
-  return value as Value
+function notIndexed (name: string, message: string) {
+  return new NotStorableError([{ path: pointer(name), message: `${message}, because it can be queried` }])
 }
 
-/** The fields of other collections, and of the same one, that refer to a collection. */
-export function referrersOf (collections: Collections, target: string): Reference[] {
-  return Array.from(collections.values()).flatMap(({ collection: { name, references } }) =>
-    references.filter(([, other]) => other === target).map(([field]) => ({ collection: name, field })))
+/** The fields of all collections that refer to this one. */
+export function referrersOf (collections: Collections, { name: target }: Collection): Reference[] {
+  return Array.from(collections.values()).flatMap(({ name: collection, references }) =>
+    references.filter(([, other]) => other === target).map(([field]) => ({ collection, field })))
+}
+
+/** The SHA-256 digest of a text. */
+export function digestOf (text: string) {
+  return hash('sha256', text, 'base64url')
 }

@@ -1,168 +1,134 @@
+import { pointer, type ValueProblem } from '../../schemas/errors.js'
 import { maxCountedId, type Collection, type Row } from './collection.js'
-import { digestOf } from './digests.js'
-import { atIndex, conflicts, IdempotencyKeyReusedError, NoIdLeftError } from './errors.js'
-import {
-  addTo, ask, nothing, outcomeOf, type Asked, type Counter, type Found, type KeyUse, type Rules, type Writes
-} from './facts.js'
+import { outcomeOf, type Outcome } from './batches.js'
+import type { Facts, KeyUse, Transaction } from './engine.js'
 import type { Value } from './query.js'
-import type { HasId, NewRecord } from './store.js'
+import type { Fields, IdempotencyKey } from './store.js'
+import { conflicts, ConflictError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError } from './store-errors.js'
 
-/** A call of `append` or `appendAll`. */
+/** The most conflicts that an error lists. */
+const maxProblems = 50
+
+/** A call of `append`. */
 export interface Insert {
-  records: NewValues[]
+  records: { fields: Fields, values: Row['values'] }[]
   isMany: boolean
-  key?: string | undefined
-  digest: string
-  /** The approximate size of its records, in characters. */
-  size: number
+  key?: IdempotencyKey | undefined
 }
-
-/** A record that is encoded, except for its id, before the transaction starts. */
-interface NewValues {
-  id?: number | undefined
-  encode: (id: number) => string
-  values: Value[]
-}
-
-type Given = NewRecord<HasId> | readonly NewRecord<HasId>[]
 
 /** Reads a call. A call with records that cannot be stored throws. */
-export function insertOf (collection: Collection, given: Given, key?: string, digest?: string): Insert {
+export function insertOf (collection: Collection, given: Fields | readonly Fields[], key?: IdempotencyKey): Insert {
   const isMany = Array.isArray(given)
-  const newValues = (record: NewRecord<HasId>) => ({
-    id: 'id' in record ? record.id : undefined,
-    encode: collection.encoderOf(collection.known(record)),
-    values: collection.valuesOf(record)
-  })
-  const records = isMany ? given.map((record, n) => atIndex(n, () => newValues(record))) : [newValues(given as HasId)]
+  const all: readonly Fields[] = isMany ? given : [given]
+  return { records: all.map(withValues), isMany, key }
+
+  function withValues (fields: Fields, n: number) {
+    try {
+      return { fields, values: collection.valuesOf(fields) }
+    } catch (error) {
+      if (!isMany || !(error instanceof NotStorableError)) throw error
+      throw new NotStorableError(error.problems.map(({ path, message }) => ({ path: pointer(n) + path, message })))
+    }
+  }
+}
+
+/** What a transaction inserts. The facts change with each call that succeeds. */
+interface Inserts {
+  facts: Facts
+  rows: Row[]
+  keys: KeyUse[]
+}
+
+/** Inserts the records of calls, in order. A conflict of a call fails this call alone. */
+export async function insertAll (
+  transaction: Transaction,
+  collection: Collection,
+  calls: Insert[]
+): Promise<Outcome[]> {
+  const facts = await transaction.look(collection, questionsOf(collection, calls))
+  facts.counter.lastId = Math.max(facts.counter.lastId, collection.ids.first - 1)
+  const inserts: Inserts = { facts, rows: [], keys: [] }
+  const outcomes = calls.map(call => outcomeOf(() => insert(collection, inserts, call)))
+  const { rows, keys } = inserts
+  if (rows.length > 0) {
+    transaction.write(collection, { inserts: rows, updates: [], removes: [], keys, counter: facts.counter })
+  }
+  return outcomes
+}
+
+function questionsOf (collection: Collection, calls: Insert[]) {
+  const all = calls.flatMap(({ records }) => records.map(({ values }) => values))
+  const valuesOf = (field: string) => new Set(all.map(values => values[field]).filter(value => value !== undefined))
+  const existing = new Map<string, Set<Value>>()
+  for (const [field, target] of collection.references) {
+    existing.set(target, new Set([...existing.get(target) ?? [], ...valuesOf(field)]))
+  }
   return {
-    records,
-    isMany,
-    key,
-    digest: key === undefined ? '' : digest ?? digestOf(JSON.stringify(given)),
-    size: records.reduce((sum, { encode }) => sum + encode(0).length, 0)
+    taken: new Map(collection.unique.map(field => [field, valuesOf(field)])),
+    existing,
+    referrers: [],
+    referred: [],
+    keys: calls.flatMap(({ key }) => key?.key ?? [])
   }
 }
 
-/** Inserts the records of calls, in order. A call with a key that was used gets the first response. */
-export function * inserts (collection: Collection, calls: Insert[]): Rules {
-  const facts = yield * ask(source => ({
-    counter: source.counter(),
-    keys: source.keys(calls.flatMap(({ key }) => key ?? [])),
-    holders: source.holders(valuesIn(collection, calls)),
-    existing: source.existing(targetsIn(collection, calls))
-  }))
-  const state = new InsertState(collection, facts)
-  const outcomes = calls.map(call => outcomeOf(() => state.insert(call)))
-  return { outcomes, writes: state.writes() }
-}
+/** Returns the response to a call, or throws before anything has changed. */
+function insert (collection: Collection, { facts, rows, keys }: Inserts, { records, isMany, key }: Insert) {
+  const previous = key && facts.keys.get(key.key)
+  if (previous && previous.digest !== key.digest) throw new IdempotencyKeyReusedError()
+  if (previous) return previous.response
 
-interface Facts {
-  counter: Counter
-  keys: Map<string, KeyUse>
-  holders: Found<Value, number>
-  existing: Found<number, true>
-}
+  const own = numbered(collection, facts, records)
+  const problems = conflictsOf(collection, facts, own, isMany)
+  if (problems.length > 0) throw new ConflictError(problems.slice(0, maxProblems))
 
-/** The records that a transaction inserts so far. */
-class InsertState {
-  #rows: Row[] = []
-  #keys = new Map<string, KeyUse>()
-  /** The values of unique fields that its records have. */
-  #used: Asked<Value> = new Map()
-  #ids = new Set<number>()
-  #lastId: number
-
-  constructor (readonly collection: Collection, readonly facts: Facts) {
-    this.#lastId = Math.max(facts.counter.lastId, collection.ids.first - 1)
+  for (const row of own) note(collection, facts, row)
+  rows.push(...own)
+  const json = own.map(row => row.json).join()
+  const response = isMany ? `[${json}]` : json
+  if (key) {
+    const use = { ...key, response }
+    facts.keys.set(key.key, use)
+    keys.push(use)
   }
+  return response
+}
 
-  /** Returns the response to a call, or throws before anything has changed. */
-  insert ({ records, isMany, key, digest }: Insert) {
-    const previous = key === undefined ? undefined : this.#keys.get(key) ?? this.facts.keys.get(key)
-    if (previous && previous.digest !== digest) throw new IdempotencyKeyReusedError()
-    if (previous) return previous.response
+/** Gives records their positions and, if one has no id, new ids. */
+function numbered ({ ids, encode }: Collection, { counter }: Facts, records: Insert['records']): Row[] {
+  const areNew = records.some(({ values }) => values.id === undefined)
+  if (areNew && counter.lastId + records.length > ids.last) throw new NoIdLeftError()
+  return records.map(({ fields, values }, n) => {
+    const id = areNew ? counter.lastId + 1 + n : Number(values.id)
+    return { position: counter.position + 1 + n, id, json: encode({ ...fields, id }), values: { ...values, id } }
+  })
+}
 
-    const rows = this.#numbered(records)
-    const ids = new Set(rows.map(({ id }) => id))
-    const used: Asked<Value> = new Map()
-    for (const [n, row] of rows.entries()) {
-      const check = () => this.#check(row, ids, used)
-      if (isMany) atIndex(n, check)
-      else check()
+/** The conflicts of the records of a call with others, and with those before them. They may refer to each other. */
+function conflictsOf ({ name, unique, references }: Collection, facts: Facts, rows: Row[], isMany: boolean) {
+  const ids = new Set<Value>(rows.map(({ id }) => id))
+  const used = new Map(unique.map(field => [field, new Set<Value>()]))
+  return rows.flatMap(({ values }, n): ValueProblem[] => {
+    const isMissing = ([field, target]: [string, string]) => {
+      const isOwn = target === name && ids.has(values[field])
+      return values[field] !== undefined && !isOwn && !facts.existing.get(target)?.has(values[field])
     }
-    const response = isMany ? `[${rows.map(({ record }) => record)}]` : rows.map(({ record }) => record).join()
-    this.#add(rows)
-    if (key !== undefined) this.#keys.set(key, { key, digest, response })
-    return response
-  }
+    const isTaken = (field: string) => values[field] !== undefined &&
+      (facts.taken.get(field)?.has(values[field]) || used.get(field)?.has(values[field]))
 
-  writes (): Writes {
-    if (this.#rows.length === 0) return nothing
-    const position = this.facts.counter.position + this.#rows.length
-    const counter = { position, lastId: this.#lastId }
-    return { ...nothing, inserts: this.#rows, keys: [...this.#keys.values()], counter }
-  }
-
-  /** Gives records their positions and, if one has no id, new ids. */
-  #numbered (records: NewValues[]): Row[] {
-    const areNew = records.some(({ id }) => id === undefined)
-    const position = this.facts.counter.position + this.#rows.length + 1
-    if (areNew && this.#lastId + records.length > this.collection.ids.last) throw new NoIdLeftError()
-    return records.map(({ id, encode, values }, n) => {
-      const own = areNew ? this.#lastId + 1 + n : Number(id)
-      return { position: position + n, id: own, record: encode(own), values }
-    })
-  }
-
-  /** Checks a record, together with others of its call: their ids, and the values of those before it. */
-  #check (row: Row, ids: Set<number>, used: Asked<Value>) {
-    const { collection, facts } = this
-    for (const [field, target] of collection.references) {
-      const id = valueOf(collection, row, field) as number | undefined
-      const isOwn = target === collection.name && id !== undefined && (this.#ids.has(id) || ids.has(id))
-      if (id !== undefined && !isOwn && !facts.existing.get(target)?.has(id)) throw conflicts.missing(field, target)
-    }
-    for (const field of collection.unique) {
-      const value = valueOf(collection, row, field)
-      if (value === undefined) continue
-      const known = [facts.holders.get(field), this.#used.get(field), used.get(field)]
-      if (known.some(values => values?.has(value))) throw conflicts.used(field)
-      addTo(used, field, value)
-    }
-  }
-
-  #add (rows: Row[]) {
-    for (const row of rows) {
-      this.#ids.add(row.id)
-      for (const field of this.collection.unique) addTo(this.#used, field, valueOf(this.collection, row, field))
-      if (row.id > this.#lastId && row.id <= maxCountedId) this.#lastId = row.id
-    }
-    this.#rows.push(...rows)
-  }
+    const problems = [
+      ...references.filter(isMissing).map(([field, target]) => conflicts.missing(field, target)),
+      ...unique.filter(isTaken).map(conflicts.taken)
+    ]
+    for (const field of unique) used.get(field)?.add(values[field])
+    return isMany ? problems.map(({ path, message }) => ({ path: pointer(n) + path, message })) : problems
+  })
 }
 
-/** The value of a field with an index. */
-export function valueOf ({ columns }: Collection, { id, values }: Pick<Row, 'id' | 'values'>, field: string): Value {
-  return field === 'id' ? id : values[columns.findIndex(({ name }) => name === field)]
-}
-
-function valuesIn (collection: Collection, calls: Insert[]) {
-  return collected(calls, collection.unique.map(field => [field, field]), collection)
-}
-
-function targetsIn (collection: Collection, calls: Insert[]) {
-  return collected(calls, collection.references, collection) as Asked<number>
-}
-
-/** The values of some fields of all new records, each under a name. */
-function collected (calls: Insert[], names: string[][], collection: Collection) {
-  const asked: Asked<Value> = new Map()
-  for (const [field = '', name = ''] of names) {
-    for (const record of calls.flatMap(({ records }) => records)) {
-      const value = field === 'id' ? record.id : valueOf(collection, { id: 0, values: record.values }, field)
-      if (value !== undefined) addTo(asked, name, value)
-    }
-  }
-  return asked
+/** Changes the facts for the calls after this record. */
+function note ({ name, unique }: Collection, { counter, taken, existing }: Facts, { position, id, values }: Row) {
+  counter.position = position
+  if (typeof id === 'number' && id > counter.lastId && id <= maxCountedId) counter.lastId = id
+  for (const field of unique) taken.get(field)?.add(values[field])
+  existing.get(name)?.add(id)
 }

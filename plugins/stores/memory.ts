@@ -1,208 +1,216 @@
 import BTreeModule from 'sorted-btree'
-import type { Query } from '../../schemas/query.js'
 import { StartupError } from '../startup.js'
-import { changes, type Change } from './changes.js'
-import { collectionOf, referrersOf, type Collection, type Reference, type Row } from './collection.js'
-import { unfit, violations } from './errors.js'
-import { decide, found, type Rules, type Source, type Writes } from './facts.js'
-import { memoryKeys } from './idempotency.js'
-import { insertOf, inserts, valueOf } from './inserts.js'
-import { lists, type Piece } from './lists.js'
+import { collectionOf, seedOf, type Collection, type Collections, type Reference, type Row } from './collection.js'
+import {
+  keyLifetime, type Counter, type Engine, type KeyUse, type Reader, type Transaction, type Writes
+} from './engine.js'
+import { engineStore } from './engine-store.js'
+import type { Entry, Piece } from './lists.js'
 import { comparePlaces, testOf, type Place, type Value } from './query.js'
-import { type Engine, type HasId, type Page, type Store, type StoreDefinition } from './store.js'
+import { unfit, violations } from './store-errors.js'
+import type { HasId, JsonStore, StoreDefinition } from './store.js'
+import { oneAtATime } from './time-limits.js'
 
 const BTree = BTreeModule.default
+type Index = InstanceType<typeof BTree<Place, Row>>
 
-type Definition<T extends HasId> = Omit<StoreDefinition<T>, 'name'> & { name?: string }
+/** How many idempotency keys are kept. Then the oldest are removed. */
+const mostKeys = 20_000
 
-interface MemoryCollection {
-  collection: Collection
-  /** The first record with this value of a field, except that with this id. */
-  holder (field: string, value: Value, except?: number): Row | undefined
+/** The records of a collection. A transaction changes a copy, which shares everything else with the original. */
+interface Table {
+  rows: InstanceType<typeof BTree<number, Row>>
+  /** The records by the value of a field, for each field with an index. */
+  indexes: Map<string, Index>
+  counter: Counter
 }
-type MemoryCollections = Map<string, MemoryCollection>
+
+type TableOf = (collection: string) => Table
+type Keys = Map<string, KeyUse & { at: number }>
 
 /** The memory of this process. */
-export function memoryEngine (): Engine {
-  const collections: MemoryCollections = new Map()
+export function memoryEngine (collections: Collections): Engine {
+  const next = oneAtATime()
+  const tables = new Map<string, Table>()
+  const keys: Keys = new Map()
+  const tableOf = (name: string) => tables.get(name) as Table
+
   return {
-    open: definition => memory(definition, collections),
     start () {
-      const all = Array.from(collections.values(), ({ collection }) => collection)
-      const problems = all.flatMap(collection => missingTargets(collection, collections))
+      for (const collection of collections.values()) tables.set(collection.name, newTable(collection))
+      const problems = [...collections.values()].flatMap(collection => missingTargets(collection, tableOf))
       if (problems.length > 0) throw new StartupError(unfit(problems))
     },
+    reader: readerOn(tableOf),
+    transaction: (work, { deadline }) => next(deadline, async function transact () {
+      const changed = new Map<string, Table>()
+      const newKeys: Keys = new Map()
+      const result = await work(transactionOn(tableOf, changed, keys, newKeys))
+      for (const [name, table] of changed) tables.set(name, table)
+      for (const [key, use] of newKeys) keep(key, use)
+      return result
+    }),
     check () {},
     connections: () => ({ used: 0, idle: 0, waiting: 0 }),
     close () {}
   }
+
+  function keep (key: string, use: KeyUse & { at: number }) {
+    keys.delete(key) // a Map keeps the order of insertion
+    keys.set(key, use)
+    const [oldest = ''] = keys.keys()
+    if (keys.size > mostKeys) keys.delete(oldest)
+  }
+}
+
+/** Creates a store in memory, for a collection that refers to no other. */
+export function memoryStore<T extends HasId> (definition: Omit<StoreDefinition<T>, 'name'>): JsonStore {
+  const collection = collectionOf({ ...definition, name: '' })
+  const collections = new Map([['', collection]])
+  const engine = memoryEngine(collections)
+  engine.start()
+  return engineStore(engine, collection, { collections, timeout: 2 ** 31 - 1 })
+}
+
+function newTable (collection: Collection): Table {
+  const { rows, counter } = seedOf(collection)
+  const table: Table = {
+    rows: new BTree<number, Row>(),
+    indexes: new Map(collection.fields.map(({ name }) => [name, new BTree<Place, Row>(undefined, comparePlaces)])),
+    counter
+  }
+  for (const row of rows) put(table, row)
+  return table
 }
 
 /** The problems of initial records that refer to no record. */
-function missingTargets ({ name, seed, references }: Collection, collections: MemoryCollections) {
+function missingTargets ({ name, seed, references }: Collection, tableOf: TableOf) {
   return references.flatMap(([field, target]) => {
-    const ids = new Set(seed.map((record): unknown => Reflect.get(record, field)))
+    const ids = new Set(seed.map((record): Value => Reflect.get(record, field)))
     ids.delete(undefined)
-    const missing = [...ids].filter(id => !collections.get(target)?.holder('id', id as number))
+    const missing = [...ids].filter(id => !holder(tableOf(target), 'id', id))
     return missing.length > 0 ? [violations.missing(`${name}.${field}`, target, missing.length, missing[0])] : []
   })
 }
 
-/** Creates a store in memory. A page, a record and a change cost the same however many records there are. */
-export function memory<T extends HasId> (
-  definition: Definition<T>,
-  collections: MemoryCollections = new Map()
-): Store<T> {
-  const collection = collectionOf({ name: '', ...definition })
-  const { name, schema, columns } = collection
-  const keys = memoryKeys()
-  const byPosition = new BTree<number, Row>()
-  const fields = ['id', ...columns.map(({ name }) => name)]
-  const indexes = new Map(fields.map(field => [field, new BTree<Place, Row>(undefined, comparePlaces)]))
-  const counter = { position: 0, lastId: 0 }
-  /** The list of all records, until something changes. */
-  let whole: Page | undefined
-  collections.set(name, { collection, holder })
+/** The first record with this value of a field, after a position. */
+function holder ({ indexes }: Table, field: string, value: Value, position = 0) {
+  const [place, row] = indexes.get(field)?.nextHigherPair({ value, position }) ?? []
+  return place?.value === value ? row : undefined
+}
 
-  const source: Source = {
-    counter: () => counter,
-    rows: wanted => [...wanted].flatMap(([id, count]) => holders('id', id, count)),
-    holders: asked => found(asked, (field, value) => holder(field, value)?.position),
-    existing: asked => found(asked, (target, id) => collections.get(target)?.holder('id', id) && true),
-    referred: (referrers, ids) => new Map(ids.flatMap(id => {
-      const isReferrer = ({ collection, field }: Reference) =>
-        collections.get(collection)?.holder(field, id, collection === name ? id : undefined)
-      const referrer = referrers.find(isReferrer)
-      return referrer ? [[id, referrer.collection]] : []
-    })),
-    keys: asked => new Map(asked.flatMap(key => {
-      const use = keys.get(key)
-      return use ? [[key, use]] : []
-    }))
-  }
-  const select = lists(collection, {
-    entries: entriesOf,
-    lastPosition: () => byPosition.maxKey() ?? 0
-  })
-
-  if (definition.seed.length > 0) {
-    run(inserts({ ...collection, references: [] }, [insertOf(collection, definition.seed)]))
-  }
-
+function transactionOn (committed: TableOf, changed: Map<string, Table>, keys: Keys, newKeys: Keys): Transaction {
+  const tableOf = (name: string) => changed.get(name) ?? committed(name)
   return {
-    schema,
-    append: (record, key, digest) => run(inserts(collection, [insertOf(collection, record, key, digest)])) as string,
-    appendAll: (records, key, digest) =>
-      run(inserts(collection, [insertOf(collection, records, key, digest)])) as string,
-    first: id => holder('id', id)?.record,
-    change (id, changeOf) {
-      const call = { id, change: changeOf as Change['change'] }
-      return run(changes(collection, referrersOf(collections, name), [call]))
-    },
-    async select (query) {
-      const isWhole = Object.values({ ...query, ...query.where, where: undefined }).every(value => value === undefined)
-      if (isWhole && whole) return whole
-      const page = await select(query as Query<HasId>)
-      if (isWhole && typeof page.list === 'string') whole = page
-      return page
-    },
-    count ({ where, limit = Infinity }) {
-      const plan = collection.plan({ where, limit })
-      return plan.conditions.length === 0 ? byPosition.size : entriesOf({ plan, count: limit }).length
-    }
-  }
+    ...readerOn(tableOf),
 
-  /** A call has its own transaction. */
-  function run (rules: Rules) {
-    const { outcomes: [outcome], writes } = decide(rules, source)
-    if (typeof outcome !== 'object') throw new Error('A call must have an outcome')
-    if ('error' in outcome) throw outcome.error
-    write(writes)
-    return outcome.response
-  }
-
-  function write (writes: Writes) {
-    for (const row of writes.inserts) add(row)
-    for (const row of writes.updates) change(row)
-    for (const position of writes.removes) remove(position)
-    for (const use of writes.keys) keys.set(use)
-    Object.assign(counter, writes.counter)
-    whole = undefined
-  }
-
-  function add (row: Row) {
-    byPosition.set(row.position, row)
-    for (const [field, index] of indexes) index.set(placeOf(row, field), row)
-  }
-
-  /** All indexes have the same row, which changes. Its place changes only where its value does. */
-  function change ({ position, record, values }: Row) {
-    const row = byPosition.get(position) as Row
-    const before = { ...row }
-    Object.assign(row, { record, values })
-    for (const [field, index] of indexes) {
-      const place = placeOf(before, field)
-      if (comparePlaces(place, placeOf(row, field)) === 0) continue
-      index.delete(place)
-      index.set(placeOf(row, field), row)
-    }
-  }
-
-  function remove (position: number) {
-    const row = byPosition.get(position)
-    if (!row) return
-    byPosition.delete(position)
-    for (const [field, index] of indexes) index.delete(placeOf(row, field))
-  }
-
-  function placeOf (row: Row, field: string): Place {
-    return { value: valueOf(collection, row, field), position: row.position }
-  }
-
-  function holder (field: string, value: Value, except?: number) {
-    return holders(field, value, except === undefined ? 1 : 2).find(({ id }) => id !== except)
-  }
-
-  /** The first records with this value. */
-  function holders (field: string, value: Value, count: number) {
-    const rows: Row[] = []
-    indexes.get(field)?.forRange({ value, position: 0 }, { value, position: Infinity }, true, (_place, row) => {
-      rows.push(row)
-      if (rows.length === count) return { break: true }
-    })
-    return rows
-  }
-
-  /** Walks over the index of the order, or of a field with one value, and otherwise over all records. */
-  function entriesOf ({ plan, after, lastPosition = Infinity, count }: Piece) {
-    const { conditions, sort, descending } = plan
-    const only = conditions.find(({ operator, value }) => operator === 'in' && (value as Value[]).length === 1)
-    const field = sort?.name ?? only?.field.name
-    const value = sort ? undefined : (only?.value as Value[] | undefined)?.[0]
-    const tests = conditions.map(condition => ({ field: condition.field.name, isMet: testOf(condition) }))
-    const entries: (Place & { record: string })[] = []
-
-    for (const row of field === undefined ? positions() : places(field)) {
-      if (row.position > lastPosition) continue
-      if (!tests.every(({ field, isMet }) => isMet(valueOf(collection, row, field)))) continue
-      entries.push({ record: row.record, position: row.position, value: sort && valueOf(collection, row, sort.name) })
-      if (entries.length === count) break
-    }
-    return entries
-
-    function * positions () {
-      for (const [position, row] of byPosition.entries(after?.position)) if (position !== after?.position) yield row
-    }
-
-    function * places (field: string) {
-      const index = indexes.get(field) as InstanceType<typeof BTree<Place, Row>>
-      const start = sort ? after : { value, position: after?.position ?? 0 }
-      const ordered = descending ? index.entriesReversed(start, undefined, false) : index.entries(start)
-      for (const [place, row] of ordered) {
-        if (!sort && place.value !== value) return
-        if (start && comparePlaces(place, start) !== 0) yield row
-        else if (!start) yield row
+    look ({ name }, questions) {
+      const isReferrer = (id: Value) => ({ collection, field }: Reference) => {
+        const table = tableOf(collection)
+        const referrer = holder(table, field, id)
+        const isItself = collection === name && referrer?.id === id
+        return isItself ? holder(table, field, id, referrer?.position) : referrer
       }
-    }
+      const validFrom = Date.now() - keyLifetime
+      return {
+        counter: { ...tableOf(name).counter },
+        taken: selected(questions.taken, (field, value) => holder(tableOf(name), field, value)),
+        existing: selected(questions.existing, (target, id) => holder(tableOf(target), 'id', id)),
+        referred: new Map(questions.referred.flatMap(id => {
+          const referrer = questions.referrers.find(isReferrer(id))
+          return referrer ? [[id, referrer.collection]] : []
+        })),
+        keys: new Map(questions.keys.flatMap(key => {
+          const use = newKeys.get(`${name}/${key}`) ?? keys.get(`${name}/${key}`)
+          return use && use.at >= validFrom ? [[key, use]] : []
+        }))
+      }
+    },
+
+    rows: ({ name }, ids) => ids.flatMap(id => holder(tableOf(name), 'id', id) ?? []),
+
+    write ({ name }, writes) {
+      const table = changed.get(name) ?? copyOf(committed(name))
+      changed.set(name, table)
+      apply(table, writes)
+      for (const use of writes.keys) newKeys.set(`${name}/${use.key}`, { ...use, at: Date.now() })
+    },
+
+    written () {}
+  }
+}
+
+/** The values of each name for which something is found. */
+function selected (asked: Map<string, Set<Value>>, find: (name: string, value: Value) => unknown) {
+  return new Map(Array.from(asked, ([name, values]) => [name, new Set([...values].filter(value => find(name, value)))]))
+}
+
+function copyOf ({ rows, indexes, counter }: Table): Table {
+  return {
+    rows: rows.clone(),
+    indexes: new Map(Array.from(indexes, ([field, index]) => [field, index.clone()])),
+    counter
+  }
+}
+
+function apply (table: Table, { inserts, updates, removes, counter = table.counter }: Writes) {
+  for (const position of [...updates.map(({ position }) => position), ...removes]) remove(table, position)
+  for (const row of [...inserts, ...updates]) put(table, row)
+  table.counter = { ...counter }
+}
+
+function put ({ rows, indexes }: Table, row: Row) {
+  rows.set(row.position, row)
+  for (const [field, index] of indexes) index.set(placeOf(row, field), row)
+}
+
+function remove ({ rows, indexes }: Table, position: number) {
+  const row = rows.get(position)
+  if (!row) return
+  rows.delete(position)
+  for (const [field, index] of indexes) index.delete(placeOf(row, field))
+}
+
+function placeOf ({ values, position }: Row, field: string): Place {
+  return { value: values[field], position }
+}
+
+function readerOn (tableOf: TableOf): Reader {
+  return {
+    first: ({ name }, id) => holder(tableOf(name), 'id', id)?.json,
+    entries: ({ name }, piece) => entriesOf(tableOf(name), piece),
+    count: ({ name }, plan) => plan.conditions.length === 0
+      ? Math.min(tableOf(name).rows.size, plan.limit)
+      : entriesOf(tableOf(name), { plan, count: plan.limit }).length,
+    lastPosition: ({ name }) => tableOf(name).rows.maxKey() ?? 0
+  }
+}
+
+/** Walks over the index of the order, or of a field with one value, and otherwise over all records. */
+function entriesOf (table: Table, { plan, after, lastPosition = Infinity, count }: Piece) {
+  const { conditions, sort } = plan
+  const tests = conditions.map(condition => ({ field: condition.field.name, isMet: testOf(condition) }))
+  const entries: Entry[] = []
+  for (const row of walk(table, plan, after)) {
+    if (row.position > lastPosition) continue
+    if (!tests.every(({ field, isMet }) => isMet(row.values[field]))) continue
+    entries.push({ json: row.json, position: row.position, value: sort && row.values[sort.name] })
+    if (entries.length === count) break
+  }
+  return entries
+}
+
+function * walk ({ rows, indexes }: Table, { conditions, sort, descending }: Piece['plan'], after?: Place) {
+  const single = conditions.find(({ operator, value }) => operator === 'in' && (value as Value[]).length === 1)
+  const index = indexes.get(sort?.name ?? single?.field.name ?? '')
+  if (!index) {
+    for (const [position, row] of rows.entries(after?.position)) if (position !== after?.position) yield row
+    return
+  }
+  const [value] = sort ? [] : single?.value as Value[]
+  const start = sort ? after : { value, position: after?.position ?? 0 }
+  for (const [place, row] of descending ? index.entriesReversed(start) : index.entries(start)) {
+    if (!sort && place.value !== value) return
+    if (!start || comparePlaces(place, start) !== 0) yield row
   }
 }

@@ -1,7 +1,8 @@
-import type { Query } from '../../schemas/query.js'
-import { digestOf } from './digests.js'
-import { InvalidCursorError } from './errors.js'
+import { hash } from 'node:crypto'
+import type { AnyQuery } from '../../schemas/query.js'
 import type { Field } from './fields.js'
+import { InvalidCursorError } from './store-errors.js'
+import { indexTime } from './times.js'
 
 /** A value that a query can compare. An absent field has none. */
 export type Value = string | number | boolean | undefined
@@ -53,8 +54,6 @@ export function parametersOf (fields: Field[]) {
   return new Map<string, { field: Field, operator: Operator }>(entries)
 }
 
-type AnyQuery = Pick<Query<object>, 'after' | 'limit'> & { where?: object | undefined, sort?: string | undefined }
-
 /** Returns a function that reads queries for a collection whose fields can be queried. */
 export function planner (fields: Field[]) {
   const parameters = parametersOf(fields)
@@ -68,7 +67,7 @@ export function planner (fields: Field[]) {
     if (name !== undefined && !field) throw new TypeError(`This collection cannot be sorted by ${sort}`)
     const content = conditions.map(({ field, operator, value }) => [field.name, operator, value]).sort()
     const isPlain = content.length === 0 && sort === undefined
-    const digest = isPlain ? '' : digestOf(JSON.stringify([content, sort])).slice(0, 12)
+    const digest = isPlain ? '' : hash('sha256', JSON.stringify([content, sort]), 'base64url').slice(0, 12)
     const plan = { conditions, sort: field, descending: sort?.startsWith('-') ?? false, limit, digest }
     return after === undefined ? plan : { ...plan, after: placeAt(after, plan) }
   }
@@ -76,7 +75,9 @@ export function planner (fields: Field[]) {
   function conditionOf (name: string, value: Value | readonly Value[]): Condition {
     const parameter = parameters.get(name)
     if (!parameter) throw new TypeError(`${name} is not a condition of this collection`)
-    return { ...parameter, value: parameter.operator === 'in' ? [value].flat() : value }
+    const asIndexed = (one: Value) => parameter.field.isTime && typeof one === 'string' ? indexTime(one) : one
+    const values = [value].flat().map(asIndexed)
+    return { ...parameter, value: parameter.operator === 'in' ? values : values[0] }
   }
 }
 

@@ -1,8 +1,9 @@
+import type { OwnStores } from '../../plugins/host-stores.js'
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { type FastifyInstance, type FastifyPluginAsync } from 'fastify'
 import { test, type Test } from 'tap'
-import itemsUsers, { auth, metrics, rateLimit, type Metrics, type Store } from '../../src/index.js'
+import itemsUsers, { auth, metrics, rateLimit, type Metrics, type OwnStore } from '../../src/index.js'
 import { onEveryEngine } from '../support/engines.js'
 import * as helper from '../support/helper.js'
 import { until } from '../support/until.js'
@@ -182,11 +183,10 @@ test('while the event loop is delayed, the API answers 503 at once, and the prob
 })
 
 test('a host can register each guard separately', async t => {
-  const own: Store<{ id: number }> = {
-    append: () => '1',
-    appendAll: () => '[1]',
-    first: () => '2',
-    select: ({ limit }) => limit === undefined ? { list: '[3]' } : { list: '[4]', next: '0' },
+  const own: OwnStore<{ id: number }> = {
+    append: records => records as never,
+    first: () => ({ id: 2 }),
+    select: ({ limit }) => limit === undefined ? { records: [{ id: 3 }] } : { records: [{ id: 4 }], next: '0' },
     change: () => undefined,
     count: () => 1
   }
@@ -194,12 +194,12 @@ test('a host can register each guard separately', async t => {
   await app.register(metrics, { port: 0 })
   app.register(async function guarded (scope) {
     await scope.register(rateLimit, { max: 2 })
-    scope.register(itemsUsers, { prefix: '/api', store: { items: scope.getDecorator<Metrics>('metrics').observeStore('items', own), users: own } })
+    scope.register(itemsUsers, { prefix: '/api', store: { items: scope.getDecorator<Metrics>('metrics').observeStore('items', own), users: own } as OwnStores })
     scope.get('/mine', { schema: { response: { 200: { type: 'string' } } } }, async () => 'mine')
   })
   app.get('/open', async () => 'open')
   const page = await app.inject('/api/items?limit=1')
-  t.equal(page.body, '[4]')
+  t.equal(page.body, '[{"id":4}]')
   t.equal(page.headers.link, '<?limit=1&after=0>; rel="next"')
   t.equal((await app.inject('/mine')).body, 'mine')
   t.equal((await app.inject('/api/items')).statusCode, 429)

@@ -105,7 +105,7 @@ test('an app that is closed needs no memory', async t => {
 test('code of a host appends validated records to the store of a collection, when the app is ready', async t => {
   const app = await host(t, 'own-code.js') as FastifyInstance & { early: string[] }
   await app.ready()
-  t.same(app.early, Array(2).fill('stores.orders can be used when the app is ready.'))
+  t.same(app.early, ['The stores can be used when the app is ready.'])
   const append = async (payload: object) => app.inject({ method: 'POST', url: '/import', payload })
   t.same((await append({ quantity: 2, isAdmin: true })).json(), { id: 1, quantity: 2 })
   t.same((await append({ id: 7, quantity: 3 })).json(), { id: 7, quantity: 3 })

@@ -1,13 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import type { Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import { test } from 'tap'
-import { openEngine } from '../../plugins/stores.js'
 import { Item } from '../../schemas/item.js'
-import { opened, patient } from '../support/engines.js'
 import { build, followed } from '../support/helper.js'
 import { startPgBouncer, startPostgres } from '../support/postgres.js'
 import { without } from '../support/programs.js'
+import { openStore } from '../support/stores.js'
 
 const item = (id: number) => ({ id, name: `number ${id}`, price: 1.5 })
 
@@ -43,11 +40,9 @@ for (const mode of ['session', 'transaction']) {
       }
       t.ok(pages >= 4)
     }
-    const engine = await openEngine(bouncer.url('bounced_client'), patient)
-    t.teardown(engine.close)
-    const store = await opened<Item>(engine, { name: 'things', schema: Item, seed: [] })
+    const store = await openStore<Item>(t, bouncer.url('bounced_client'), { name: 'things', schema: Item, seed: [] })
     await Promise.all(Array.from({ length: 3000 }, (_, n) => store.append(item(n))))
-    t.equal(JSON.parse(await text((await store.select({})).list as Readable)).length, 3000)
+    t.equal((await store.select({})).records.length, 3000)
   })
 }
 

@@ -1,12 +1,12 @@
+import type { OwnStores } from '../../plugins/host-stores.js'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
-import { Readable } from 'node:stream'
 import { type FastifyInstance, type HTTPMethods } from 'fastify'
 import { test, type Test } from 'tap'
 import { httpServerOptions } from '../../src/http-server.js'
-import itemsUsers, { type Store } from '../../src/index.js'
+import itemsUsers, { type OwnStore } from '../../src/index.js'
 import type { DestinationStream } from 'pino'
 import { listen, open, request, sender } from '../support/connection.js'
 import { newFolder } from '../support/folder.js'
@@ -96,7 +96,6 @@ test('no response reveals software names or versions', async t => {
 })
 
 test('an internal error has a short response without details, with any NODE_ENV', async t => {
-  const inside = /\bat |\/|\\n|Error:|node:|\.[jt]s|select|no such table|SQL|secret/i
   for (const NODE_ENV of ['development', 'production']) {
     const path = `${newFolder(t)}/items.db`
     const server = start(t, { NODE_ENV, DATABASE_URL: `sqlite:${path}` })
@@ -126,32 +125,16 @@ test('an internal error has a short response without details, with any NODE_ENV'
   }
   for (const [name, failure] of Object.entries(failures)) {
     const thrower = () => { throw failure }
-    const store: Store<{ id: number }> = {
-      append: async () => thrower(), appendAll: thrower, count: thrower, first: thrower, select: ({ limit }) => limit === undefined ? thrower() : Promise.reject(failure), change: thrower
+    const store: OwnStore<{ id: number }> = {
+      append: async () => thrower(), count: thrower, first: thrower, select: ({ limit }) => limit === undefined ? thrower() : Promise.reject(failure), change: thrower
     }
     const app = host(t, httpServerOptions)
-    app.register(itemsUsers, { prefix: '/api', store: { items: store, users: store } })
+    app.register(itemsUsers, { prefix: '/api', store: { items: store, users: store } as OwnStores })
     for (const options of [{ url: '/api/items' }, { url: '/api/items/1' }, { url: '/api/users?limit=1' }, { method: 'POST', url: '/api/items', payload: item }, { method: 'DELETE', url: '/api/users/1' }] as const) {
       const { statusCode, body } = await app.inject(options)
       t.equal(statusCode, 500, `${name} ${options.url}`)
       t.equal(body, '{"detail":"Internal server error"}')
     }
-  }
-
-  // One that fails in the middle of a list has answered already: the list ends where it is.
-  const broken: Store<{ id: number }> = {
-    append: () => '', appendAll: () => '', count: () => 1, first: () => '', select: () => ({ list: Readable.from(failing(), { objectMode: false }) }), change: () => undefined
-  }
-  const app = host(t, httpServerOptions)
-  app.register(itemsUsers, { prefix: '/api', store: { items: broken, users: broken } })
-  const { status, body } = await (await listen(app))(request('GET', '/api/items'))
-  t.equal(status, 200)
-  t.match(body, lamp)
-  t.notMatch(body, inside)
-
-  async function * failing () {
-    yield `[${lamp}`
-    throw new Error('the secret at /srv/app/store.js:1:1')
   }
 })
 

@@ -1,3 +1,4 @@
+import type { OwnStores } from '../../plugins/host-stores.js'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { Readable, Writable } from 'node:stream'
@@ -7,7 +8,7 @@ import { Type } from '@sinclair/typebox'
 import Fastify from 'fastify'
 import { prettyFactory } from 'pino-pretty'
 import { test, type Test } from 'tap'
-import itemsUsers, { collection, defineCollection, type Health, type Store } from '../../src/index.js'
+import itemsUsers, { collection, defineCollection, type Health, type OwnStore } from '../../src/index.js'
 import { prettyOptions, traceIds } from '../../src/logger.js'
 import { checkedFetch as fetch } from '../support/document.js'
 import { build } from '../support/helper.js'
@@ -87,11 +88,11 @@ test('a well-formed X-Request-Id of the client is used and returned', async t =>
 })
 
 test('every error response has the request id that is in the log, which says why a request was rejected', async t => {
-  const broken: Store<{ id: number }> = {
-    append: () => { throw new Error('boom') }, appendAll: () => '', count: () => 0, first: () => undefined, select: () => ({ list: '[]' }), change: () => undefined
+  const broken: OwnStore<{ id: number }> = {
+    append: () => { throw new Error('boom') }, count: () => 0, first: () => undefined, select: () => ({ records: [] }), change: () => undefined
   }
   const { app, lines } = logged(t)
-  app.register(itemsUsers, { prefix: '/broken', store: { items: broken, users: broken } })
+  app.register(itemsUsers, { prefix: '/broken', store: { items: broken, users: broken } as OwnStores })
   const send = await listen(app)
   const body = '{"id":2,"name":"x","price":1}'
   for (const [text, status, reason] of [

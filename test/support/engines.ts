@@ -1,7 +1,4 @@
 import { test, type Test } from 'tap'
-import type { StoreDefinition, Engine, HasId } from '../../plugins/stores/store.js'
-import { checkerOf } from '../../plugins/http/validation.js'
-import { databaseDefaults } from '../../schemas/config.js'
 import { newFolder } from './folder.js'
 import { sharedPostgres } from './postgres.js'
 
@@ -33,14 +30,4 @@ export function onEveryEngine (tests: (t: Test, address: Address, engine: string
       else t.pass('the same tests', { skip: `${engine} does not start` })
     })
   }
-}
-
-/** Options of an engine that also waits for a busy machine. */
-export const patient = { ...databaseDefaults, timeout: 60_000, checkerOf }
-
-/** Opens a collection of an engine and starts the engine. */
-export async function opened<T extends HasId> (engine: Engine, collection: StoreDefinition<T>) {
-  const store = engine.open(collection)
-  await engine.start()
-  return store
 }

@@ -1,20 +1,21 @@
 import { definitions } from '../../plugins/definitions.js'
 import { checkDefinition, type Definition } from '../../plugins/collection/definition.js'
-import { collectionOf } from '../../plugins/stores/collection.js'
-import { dialect } from '../../plugins/stores/postgres/engine.js'
-import { creationOf, indexesOf, sharedTables, tableOf } from '../../plugins/stores/sql/tables.js'
+import { collectionOf, seedOf } from '../../plugins/stores/collection.js'
+import { dialect } from '../../plugins/stores/postgres/pool.js'
+import { creationOf, indexesOf, sharedTables, tableFor } from '../../plugins/stores/sql/tables.js'
 
 /** The content of deploy/postgresql.sql: what the service creates when it starts, and a role that can only read and write rows. */
 export function postgresqlSql () {
-  const tables = definitions.map(definition => tableOf(collectionOf(checkDefinition({ ...definition, idSource: 'client' } as Definition))))
+  const tables = definitions.map(definition => tableFor(collectionOf(checkDefinition({ ...definition, idSource: 'client' } as Definition))))
   const text = (value: unknown) => `'${String(value).replaceAll("'", "''")}'`
   const ofCollections = tables.flatMap(table => {
-    const { name, collection: { seed, encoderOf }, digest, shape } = table
+    const { name, collection, columns, digest, shape } = table
+    const { rows, counter: { position, lastId } } = seedOf(collection)
     return [
       creationOf(table, dialect),
-      ...Array.from(indexesOf(table, dialect).values(), ({ sql }) => sql),
-      ...seed.map((record, n) => `insert into ${table.table} (position, id, record) values (${n + 1}, ${record.id}, ${text(encoderOf(record)(record.id))})`),
-      `insert into collections (name, position, last_id, digest) values (${text(name)}, ${seed.length}, ${Math.max(0, ...seed.map(({ id }) => id))}, ${text(digest)})`,
+      ...Array.from(indexesOf(table, columns, dialect).values(), ({ create }) => create),
+      ...rows.map(({ position, id, json }) => `insert into ${table.table} (position, id, record) values (${position}, ${id}, ${text(json)})`),
+      `insert into collections (name, position, last_id, digest) values (${text(name)}, ${position}, ${lastId}, ${text(digest)})`,
       `insert into collection_schemas (name, digest, schema, at) values (${text(name)}, ${text(digest)}, ${text(JSON.stringify(shape))}, 1)`
     ]
   })

@@ -1,14 +1,12 @@
-import { loadDriver, type SqliteConnection as Connection } from '../../plugins/stores/sqlite/driver.js'
+import { loadDriver, type Database } from '../../plugins/stores/sqlite/sqlite-driver.js'
 import { query as queryPostgres } from './postgres.js'
 
 /** Opens a SQLite file with the driver of the service: two copies of SQLite in one process do not see the locks of each other. */
 export const openSqlite = await loadDriver()
 
 /** Runs SQL on a connection. */
-export function query (connection: Connection, sql: string) {
-  const statement = connection.prepare(sql) as ReturnType<Connection['prepare']> & { columns (): { name: string }[] }
-  const names = statement.columns().map(({ name }) => name)
-  return (statement.all() as unknown[][]).map(values => Object.fromEntries(values.map((value, n) => [names[n], value])))
+export function query (database: Database, sql: string) {
+  return database.prepare(sql).all() as Record<string, unknown>[]
 }
 
 /** Runs SQL on another connection. */

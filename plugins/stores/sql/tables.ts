@@ -1,36 +1,25 @@
 import type { TSchema } from '@sinclair/typebox'
-import type { Collection, Row } from '../collection.js'
-import { digestOf } from '../digests.js'
+import { mapSchema } from '../../../schemas/json-schema.js'
+import { digestOf, type Collection } from '../collection.js'
 import type { FieldType } from '../fields.js'
-
-/** What the databases write in different ways. */
-export interface Dialect {
-  columnTypes: Record<FieldType, string>
-  positionType: string
-  /** A parameter of a statement. */
-  parameter (n: number): string
-  /** Absent values are the first ones of an order. In SQLite, they are that without a word. */
-  nullsFirst: string
-  nullsLast: string
-  /** Whether tables have foreign keys. SQLite has one writer, which does not need them. */
-  hasForeignKeys: boolean
-}
+import type { Value } from '../query.js'
+import { columnType, quoted, type Dialect } from './connection.js'
 
 /** A column for a field with an index. */
 export interface Column {
   field: string
-  type: FieldType
   /** Its name in SQL. */
   name: string
+  type: FieldType
+  isTime: boolean
   isUnique: boolean
   target?: string | undefined
 }
 
-/** What a table is made for. */
+/** What a table is made for. The history of a collection has the shapes that its table had. */
 export interface Shape {
   schema: unknown
   columns: Column[]
-  hasUniqueIds: boolean
 }
 
 /** The table of a collection. */
@@ -48,43 +37,40 @@ export const sharedTables = [
   'create index if not exists idempotency_keys_by_age on idempotency_keys (at)'
 ]
 
-export function tableOf (collection: Collection) {
-  const { name, schema, references, unique } = collection
+const tables = new WeakMap<Collection, Table>()
+
+/** Returns the table of a collection, which is made once. */
+export function tableFor (collection: Collection) {
+  const table = tables.get(collection) ?? tableOf(collection)
+  tables.set(collection, table)
+  return table
+}
+
+function tableOf (collection: Collection) {
+  const { name, schema, fields, references, unique } = collection
   const targets = new Map(references)
-  const columns = collection.columns.map((field): Column => ({
+  const columns = fields.map((field): Column => ({
     field: field.name,
-    type: field.type,
     name: columnName(field.name),
+    type: field.type ?? 'string',
+    isTime: field.isTime,
     isUnique: unique.includes(field.name),
     target: targets.get(field.name)
   }))
-  const shape: Shape = { schema: withoutAnnotations(schema), columns, hasUniqueIds: unique.includes('id') }
-  return {
-    collection,
-    name,
-    table: quoted(name),
-    columns,
-    /** The names of the columns of a row, and its values in the same order. */
-    names: ['position', 'id', 'record', ...columns.map(({ name }) => name)],
-    valuesOf: ({ position, id, record, values }: Row) => [position, id, record, ...values.map(toColumn)],
-    shape,
-    digest: digestOf(JSON.stringify(shape))
-  }
+  const shape: Shape = { schema: mapSchema(schema, withoutAnnotations), columns }
+  return { collection, name, table: quoted(name), columns, shape, digest: digestOf(JSON.stringify(shape)) }
 }
 
-/** A boolean becomes a number, because libsql ends the process on a boolean. */
-export function toColumn (value: unknown) {
-  if (value === undefined) return null
-  return typeof value === 'boolean' ? Number(value) : value
-}
+const annotations =
+  /^(\$id|\$comment|title|description|examples?|deprecated|readOnly|default|expected|externalDocs|x-.*)$/
 
-export function fromColumn (value: unknown, type?: FieldType) {
-  if (value === null || value === undefined) return undefined
-  return type === 'boolean' ? Boolean(value) : value as string | number
+/** What a schema says about stored records. */
+function withoutAnnotations (schema: TSchema) {
+  return Object.fromEntries(Object.entries(schema).filter(([keyword]) => !annotations.test(keyword)))
 }
 
 /** The names that our columns and the system columns of PostgreSQL have. */
-const reserved = /^(position|id|record|tableoid|xmin|cmin|xmax|cmax|ctid)$/i
+const reserved = /^(position|record|tableoid|xmin|cmin|xmax|cmax|ctid)$/i
 
 /** The name of the column of a field, in SQL. */
 export function columnName (field: string) {
@@ -92,62 +78,44 @@ export function columnName (field: string) {
   return quoted(reserved.test(field) ? `field:${field}` : field)
 }
 
-/** The statements that create a new table, without its indexes. */
-export function creationOf ({ name, table, columns }: Table, { columnTypes, positionType }: Dialect) {
-  const ofFields = columns.map(({ name, type }) => `, ${name} ${columnTypes[type]}`).join('')
+/** A value of a column. SQLite has no booleans. */
+export function valueIn (column: unknown, type?: FieldType): Value {
+  if (column === null || column === undefined) return undefined
+  return type === 'boolean' ? Boolean(column) : column as Value
+}
+
+/** The statement that creates a new table, without its indexes. */
+export function creationOf ({ name, table, columns }: Table, dialect: Dialect) {
+  const typed = columns.map(({ name, type }) =>
+    `${name} ${columnType(dialect, type)}${name === 'id' ? ' not null' : ''}`)
   // The usual name of a primary key could be that of another collection.
-  const position = `position ${positionType} constraint ${quoted(`${name}:key`)} primary key`
-  return `create table ${table} (${position}, id bigint not null, record text not null${ofFields})`
+  const position = `position ${dialect.positionType} constraint ${quoted(`${name}:key`)} primary key`
+  return `create table ${table} (${[position, 'record text not null', ...typed].join(', ')})`
 }
 
-/** The index of a column. Those of the ids have a name that no field has. */
-export function indexName (collection: string, field: string) {
-  return quoted(`${collection}:${field === 'id' ? 'id' : digestOf(field).slice(0, 8)}`)
+/** A part of a table that can be dropped and created again. */
+export interface Part {
+  create: string
+  drop: string
 }
 
-/** The indexes of a table, by name, each with the statement that creates it. */
-export function indexesOf ({ name, table, columns, shape: { hasUniqueIds } }: Table, { nullsFirst }: Dialect) {
-  const all = [{ field: 'id', name: 'id', isUnique: hasUniqueIds, type: 'integer' }, ...columns]
-  return new Map(all.map(column => {
-    const index = indexName(name, column.field)
-    const kind = column.isUnique ? 'unique index' : 'index'
-    const rest = column.isUnique ? '' : ', position'
-    const sql = `create ${kind} ${index} on ${table} (${column.name}${nullsFirst}${rest})`
-    return [index, { sql, type: column.type }]
+/** The indexes of a table with these columns, by name. */
+export function indexesOf ({ name: collection, table }: Table, columns: Column[], { nullsFirst }: Dialect) {
+  return new Map(columns.map(({ field, name, type, isUnique }): [string, Part & { type: FieldType }] => {
+    const index = quoted(`${collection}:${field === 'id' ? 'id' : digestOf(field).slice(0, 8)}`)
+    const kind = isUnique ? 'unique index' : 'index'
+    const rest = isUnique ? '' : ', position'
+    const create = `create ${kind} ${index} on ${table} (${name}${nullsFirst}${rest})`
+    return [index, { type, create, drop: `drop index ${index}` }]
   }))
 }
 
-/** The foreign keys of a table, by name, each with the statement that creates it. */
-export function foreignKeysOf ({ name, table, columns }: Table, { hasForeignKeys }: Dialect) {
-  return new Map(columns.flatMap(({ field, name: column, target }) => {
+/** The foreign keys of a table with these columns, by name. */
+export function foreignKeysOf ({ name: collection, table }: Table, columns: Column[], { hasForeignKeys }: Dialect) {
+  return new Map(columns.flatMap(({ field, name, target }): [string, Part][] => {
     if (target === undefined || !hasForeignKeys) return []
-    const key = quoted(`${name}:${digestOf(field).slice(0, 8)}:fkey`)
-    const sql = `alter table ${table} add constraint ${key} foreign key (${column}) references ${quoted(target)} (id)`
-    return [[key, { sql }] as const]
+    const key = quoted(`${collection}:${digestOf(field).slice(0, 8)}:fkey`)
+    const create = `alter table ${table} add constraint ${key} foreign key (${name}) references ${quoted(target)} (id)`
+    return [[key, { create, drop: `alter table ${table} drop constraint ${key}` }]]
   }))
-}
-
-/** An identifier in SQL. */
-export function quoted (name: string) {
-  return `"${name.replaceAll('"', '""')}"`
-}
-
-const annotations = /^(\$id|\$comment|title|description|examples?|deprecated|readOnly|default|externalDocs|x-.*)$/
-/** The keywords that contain schemas by name, and those that contain values. */
-const named = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
-const literal = ['const', 'enum']
-
-/** What a schema says about stored records. */
-function withoutAnnotations (schema: TSchema): unknown {
-  if (Array.isArray(schema)) return schema.map(withoutAnnotations)
-  if (typeof schema !== 'object' || schema === null) return schema
-  return mapValues(schema, (value, keyword) => {
-    if (annotations.test(keyword)) return undefined
-    if (named.includes(keyword)) return mapValues(value, withoutAnnotations)
-    return literal.includes(keyword) ? value : withoutAnnotations(value)
-  })
-}
-
-function mapValues (object: object, change: (value: TSchema, name: string) => unknown) {
-  return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]))
 }

@@ -5,13 +5,10 @@ import { collection } from 'fastify-items-users'
 class Records {
   #records = []
 
-  append (record) {
-    this.#records.push({ id: this.#records.length + 1, ...record })
-    return JSON.stringify(this.#records.at(-1))
-  }
-
-  appendAll (records) {
-    return `[${records.map(record => this.append(record))}]`
+  append (records) {
+    const numbered = records.map((record, n) => ({ id: this.#records.length + n + 1, ...record }))
+    this.#records.push(...numbered)
+    return numbered
   }
 
   count () {
@@ -19,19 +16,19 @@ class Records {
   }
 
   first (id) {
-    return JSON.stringify(this.#records.find(record => record.id === id))
+    return this.#records.find(record => record.id === id)
   }
 
   select ({ limit = Infinity, after = '0' }) {
     const end = Number(after) + limit
-    return { list: JSON.stringify(this.#records.slice(Number(after), end)), next: end < this.#records.length ? String(end) : undefined }
+    return { records: this.#records.slice(Number(after), end), next: end < this.#records.length ? String(end) : undefined }
   }
 
   change (id, change) {
     const index = this.#records.findIndex(record => record.id === id)
     if (index < 0) return
-    this.#records[index] = change(JSON.stringify(this.#records[index]))
-    return JSON.stringify(this.#records[index])
+    this.#records[index] = change(this.#records[index])
+    return this.#records[index]
   }
 }
 

@@ -2,25 +2,20 @@
 import Fastify from 'fastify'
 import { collection, items } from 'fastify-items-users'
 
-const records = []
-const json = JSON.stringify
+const stored = []
 
 const store = {
-  append (record) {
-    records.push(record)
-    return json(record)
+  append (records) {
+    stored.push(...records)
+    return records
   },
-  appendAll (added) {
-    records.push(...added)
-    return json(added)
-  },
-  first: id => json(records.find(record => record.id === id)),
+  first: id => stored.find(record => record.id === id),
   select ({ limit = Infinity, after = '0' }) {
     const end = Number(after) + limit
-    return { list: json(records.slice(Number(after), end)), next: end < records.length ? String(end) : undefined }
+    return { records: stored.slice(Number(after), end), next: end < stored.length ? String(end) : undefined }
   },
   change: () => undefined,
-  count: () => records.length
+  count: () => stored.length
 }
 
 export function build () {

@@ -16,11 +16,10 @@ export async function build () {
       early.push(error.message)
     }
   }
-  use()
   await app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
   use()
   const { orders } = app.stores
-  app.post('/import', async ({ body }, reply) => reply.code(201).type('application/json').send(await orders.append(body)))
+  app.post('/import', async ({ body }, reply) => reply.code(201).send(await orders.append(body)))
   app.get('/size', async () => String(await app.stores.orders.count({})))
   return Object.assign(app, { early })
 }

@@ -1,6 +1,6 @@
 // A host in TypeScript, compiled strictly, and with the types of all its packages checked.
 import Fastify, { type FastifyRequest } from 'fastify'
-import itemsUsers, { auth, collection, docs, health, items, rateLimit, type Health, type Item, type Store, type Stores } from 'fastify-items-users'
+import itemsUsers, { auth, collection, docs, health, items, rateLimit, type Health, type Item, type OwnStore, type Store, type Stores } from 'fastify-items-users'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -14,11 +14,10 @@ declare module 'fastify' {
 
 const found: Item = { id: 1, name: 'Lamp', price: 42.5 }
 
-const store: Store<Item> = {
-  append: record => JSON.stringify(record),
-  appendAll: records => JSON.stringify(records),
-  first: id => id === found.id ? JSON.stringify(found) : undefined,
-  select: async () => ({ list: '[]' }),
+const store: OwnStore<Item> = {
+  append: records => records.map(record => ({ id: 1, ...record })),
+  first: id => id === found.id ? found : undefined,
+  select: async () => ({ records: [] }),
   change: () => undefined,
   count: () => 0
 }

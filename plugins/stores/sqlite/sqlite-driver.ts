@@ -1,56 +1,40 @@
-import { mkdirSync, openSync, closeSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { loadOptional, StartupError } from '../../startup.js'
 
 /** A connection to a SQLite file: what node:sqlite and libsql have in common. */
-export interface SqliteConnection {
-  exec (sql: string): void
-  /** Prepares a statement whose rows are arrays. */
-  prepare (sql: string): SqliteStatement
-  readonly isTransaction: boolean
+export interface Database {
+  exec (sql: string): unknown
+  prepare (sql: string): Prepared
   close (): void
 }
 
-export interface SqliteStatement {
-  run (...values: unknown[]): { changes: number | bigint }
-  get (...values: unknown[]): unknown
+export interface Prepared {
+  /** Runs the statement and returns its rows. */
   all (...values: unknown[]): unknown[]
 }
 
 /** Opens a connection that waits at most so many milliseconds while another one writes. */
-export type Connect = (path: string, timeout: number) => SqliteConnection
+export type Connect = (path: string, timeout: number) => Database
 
-/** The part of node:sqlite that is used. Node 20 and its types do not have it. */
+/** The part of node:sqlite that is used. The types of Node 20 do not have it. */
 interface NodeSqlite {
-  DatabaseSync: new (path: string, options: { timeout: number }) => Omit<SqliteConnection, 'prepare'> & {
-    prepare (sql: string): SqliteStatement & { setReturnArrays (enabled: boolean): void }
-  }
-  StatementSync: { prototype: object }
+  DatabaseSync: new (path: string, options: { timeout: number }) => Database
 }
 
 /** Loads node:sqlite or, for versions of Node that do not have it, libsql. */
 export async function loadDriver (): Promise<Connect> {
   const nodeSqlite = process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
-  if (nodeSqlite && 'setReturnArrays' in nodeSqlite.StatementSync.prototype) {
-    class Database extends nodeSqlite.DatabaseSync {
-      override prepare (sql: string) {
-        const statement = super.prepare(sql)
-        statement.setReturnArrays(true)
-        return statement
-      }
-    }
-    return (path, timeout) => new Database(path, { timeout })
-  }
-  const { default: Database } = await loadOptional('libsql', 'store', () => import('libsql'))
+  if (nodeSqlite) return (path, timeout) => new nodeSqlite.DatabaseSync(path, { timeout })
+  const { default: Libsql } = await loadOptional('libsql', 'store', () => import('libsql'))
   return function connect (path, timeout) {
-    const database = new Database(path, { timeout })
+    const database = new Libsql(path, { timeout })
     return {
-      exec: sql => { database.exec(sql) },
+      exec: sql => database.exec(sql),
       prepare (sql) {
         const statement = database.prepare(sql)
-        return statement.reader ? statement.raw() : statement
+        return statement.reader ? statement : { all: (...values) => [statement.run(...values)] }
       },
-      get isTransaction () { return database.inTransaction },
       close: () => { database.close() }
     }
   }
@@ -59,12 +43,12 @@ export async function loadDriver (): Promise<Connect> {
 /** Primary result codes of SQLite: another connection writes, or an error that may be temporary. */
 const busyCode = 5
 /** Locked, out of memory, read-only, I/O error, full, cannot open, protocol. */
-const outageCodes = [6, 7, 8, 10, 13, 14, 15]
+const outageCodes = [busyCode, 6, 7, 8, 10, 13, 14, 15]
 
 function codeOf (error: unknown) {
   // The first is of node:sqlite, the second of libsql.
   const { errcode, rawCode = errcode } = Object(error) as { errcode?: number, rawCode?: number }
-  return rawCode === undefined ? undefined : rawCode & 0xff // the higher bits are details
+  return Number(rawCode) & 0xff // the higher bits are details
 }
 
 export function isBusy (error: unknown) {
@@ -72,17 +56,12 @@ export function isBusy (error: unknown) {
 }
 
 export function isOutage (error: unknown) {
-  return isBusy(error) || outageCodes.includes(codeOf(error) ?? -1)
+  return outageCodes.includes(codeOf(error))
 }
 
-/** The path of the file, which is created with its folders: this fails with a clearer message than SQLite does. */
+/** The path of the file, which is created with its folders. */
 export function createFile (name: string) {
   if (name === ':memory:') throw new StartupError('sqlite::memory: is not supported. Set the option store to memory.')
-  if (name.startsWith('//')) {
-    const file = name.replace(/^\/+/, '')
-    throw new StartupError(
-      `The option store is ambiguous. Use sqlite:${file} for a relative path, or sqlite:/${file} for an absolute path.`)
-  }
   const path = resolve(name) // libsql would interpret some relative names as something other than a file
   mkdirSync(dirname(path), { recursive: true })
   closeSync(openSync(path, 'a'))
@@ -100,8 +79,5 @@ export function lockFile (path: string, connect: Connect) {
     throw new StartupError(`The SQLite file ${path} in the option store is in use, by another process or app. ` +
       'Stop it, or use PostgreSQL for several instances.')
   }
-  return function unlock () {
-    lock.exec('rollback')
-    lock.close()
-  }
+  return () => lock.close()
 }

@@ -1,0 +1,41 @@
+import type { TObject, TSchema } from '@sinclair/typebox'
+import { pointer } from '../../schemas/errors.js'
+import { invalid } from '../http/errors.js'
+import type { ValueProblem } from '../../schemas/errors.js'
+import { checkerOf } from '../http/validation.js'
+import type { Fields } from '../stores/store.js'
+
+/** The rules for the records of a collection, wherever they come from. Each function throws a 400. */
+export type RecordRules = ReturnType<typeof recordRules>
+
+export function recordRules (schema: TObject) {
+  const closed: TSchema = { ...schema, additionalProperties: false }
+  const required = schema.required?.filter(name => name !== 'id')
+  const problemsIn = checkerOf(closed)
+  const problemsInNew = checkerOf({ ...closed, required }, { useDefaults: true })
+
+  return {
+    /** Checks a new record or several, adds their defaults, and removes fields that are not in the schema. */
+    checkNew<T extends object> (given: T): T {
+      refuseIf(Array.isArray(given) ? problemsOfEach(given) : problemsInNew(given))
+      return given
+    },
+
+    /** Checks a changed record. It keeps the fields of a newer release, which this one does not know. */
+    checkChanged (current: Fields, changed: Fields): Fields {
+      const unknown = Object.entries(current).filter(([name]) => !Object.hasOwn(schema.properties, name))
+      refuseIf(problemsIn(changed))
+      return { ...Object.fromEntries(unknown), ...changed }
+    }
+  }
+
+  function problemsOfEach (records: object[]) {
+    const problems = records.flatMap((record, n) =>
+      (problemsInNew(record) ?? []).map(({ path, message }) => ({ path: pointer(n) + path, message })))
+    return problems.length > 0 ? problems : undefined
+  }
+}
+
+function refuseIf (problems?: ValueProblem[]) {
+  if (problems) throw invalid('body', problems)
+}

@@ -1,0 +1,77 @@
+import { AsyncResource } from 'node:async_hooks'
+import { again, batches, type Outcome } from './batches.js'
+import { changeAll, type ChangeCall } from './changes.js'
+import { referrersOf, type Collection } from './collection.js'
+import type { Engine, EngineOptions, Reader, Transaction } from './engine.js'
+import { insertAll, insertOf, type Insert } from './inserts.js'
+import { listsOf } from './lists.js'
+import type { Id, JsonStore, MaybePromise } from './store.js'
+import { within } from './time-limits.js'
+
+type StoreOptions = Pick<EngineOptions, 'collections' | 'timeout'>
+
+/** How a store writes. */
+interface Writer {
+  insert (call: Insert): Promise<string | undefined>
+  change (call: ChangeCall): Promise<string | undefined>
+}
+
+/** The store of a collection. Calls that arrive together are one transaction. */
+export function engineStore (engine: Engine, collection: Collection, options: StoreOptions): JsonStore {
+  const { timeout, collections } = options
+  const insert = batches<Insert>((calls, deadline) =>
+    engine.transaction(transaction => insertAll(transaction, collection, calls), { deadline, collection }),
+  { timeout, recordsIn: ({ records }) => records.length })
+  const change = batches<ChangeCall>((calls, deadline) => {
+    const referrers = referrersOf(collections, collection)
+    const work = (transaction: Transaction) => changeAll(transaction, collection, referrers, calls)
+    return engine.transaction(work, { deadline, collection })
+  }, { timeout })
+  return storeOn(collection, engine.reader, {
+    insert: call => within(timeout, insert(call)),
+    change: call => within(timeout, change(call))
+  }, timeout)
+}
+
+/** The store of a collection in a transaction, each of whose calls is decided at once. */
+export function transactionStore (
+  transaction: Transaction,
+  collection: Collection,
+  { collections, timeout }: StoreOptions
+): JsonStore {
+  const referrers = referrersOf(collections, collection)
+  return storeOn(collection, transaction, {
+    insert: call => settled(insertAll(transaction, collection, [call])),
+    change: call => settled(changeAll(transaction, collection, referrers, [call]))
+  }, timeout)
+
+  async function settled (outcomes: Promise<Outcome[]>) {
+    const [outcome] = await outcomes
+    await transaction.written()
+    if (outcome === undefined || outcome === again) throw new Error('A single call must have an outcome')
+    if ('error' in outcome) throw outcome.error
+    return outcome.response
+  }
+}
+
+/** Whether a record can have this id. Databases cannot compare larger numbers. */
+function isId (id: Id) {
+  return typeof id === 'string' || Number.isSafeInteger(id)
+}
+
+function storeOn (collection: Collection, reader: Reader, { insert, change }: Writer, timeout: number): JsonStore {
+  const inTime = <T>(result: MaybePromise<T>) => result instanceof Promise ? within(timeout, result) : result
+  const select = listsOf(collection, reader)
+  return {
+    append: async (given, key) => await insert(insertOf(collection, given, key)) as string,
+    first: id => isId(id) ? inTime(reader.first(collection, id)) : undefined,
+    select: query => within(timeout, select(query)),
+    async change (id, changeOf) {
+      if (!isId(id)) return
+      // It runs in the async context of its call, not in that of the batch.
+      const context = new AsyncResource('change')
+      return change({ id, change: (...current) => context.runInAsyncScope(changeOf, undefined, ...current) })
+    },
+    count: async ({ where, limit }) => inTime(reader.count(collection, collection.plan({ where, limit })))
+  }
+}

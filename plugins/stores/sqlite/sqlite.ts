@@ -1,0 +1,153 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Engine, EngineOptions } from '../engine.js'
+import type { Connection, Dialect, Given, ResultRow, Statement } from '../sql/connection.js'
+import { readerOn } from '../sql/reader.js'
+import { prepareTables } from '../sql/schema-changes.js'
+import { tableFor } from '../sql/tables.js'
+import { transactionOn } from '../sql/transaction.js'
+import { StoreUnavailableError } from '../store-errors.js'
+import { oneAtATime } from '../time-limits.js'
+import { createFile, isBusy, isOutage, loadDriver, lockFile, type Database, type Prepared } from './sqlite-driver.js'
+
+/** Time that SQLite itself waits for other programs, in milliseconds. It blocks the process, so it is short. */
+const busyTimeout = 10
+const optimizeInterval = 60 * 60 * 1000
+
+/** Statements with filters are as many as different queries, so that they are forgotten some day. */
+const mostStatements = 1000
+
+const dialect: Dialect = {
+  types: { integer: 'bigint', number: 'double', string: 'text', boolean: 'integer' },
+  positionType: 'integer',
+  collation: '',
+  parameter: n => `?${n}`,
+  lock: () => '',
+  nullsFirst: '',
+  hasForeignKeys: false,
+  columns: 'select name from pragma_table_info(?1)'
+}
+
+/** Opens a SQLite file, with a connection that writes and one that reads. A write is answered when it is on disk. */
+export async function sqlite (name: string, options: EngineOptions): Promise<Engine> {
+  const connect = await loadDriver()
+  const path = createFile(name)
+  const unlock = lockFile(path, connect)
+  const next = oneAtATime()
+  const writer = connect(path, busyTimeout)
+  writer.exec('pragma journal_mode = wal; pragma synchronous = full')
+  const reader = connect(path, busyTimeout)
+  const optimizing = setInterval(optimize, optimizeInterval).unref()
+  const writing = connectionOn(writer)
+
+  return {
+    async start () {
+      const tables = Array.from(options.collections.values(), tableFor)
+      // Its statements are forgotten, because tables change.
+      const transaction = <R>(work: (connection: Connection) => Promise<R>) =>
+        transact(Date.now() + options.timeout, () => work(connectionOn(writer)))
+      await prepareTables(transaction, tables, options)
+      optimize()
+    },
+    reader: readerOn(connectionOn(reader)),
+    transaction: (work, { deadline }) => transact(deadline, async function workAndWrite () {
+      const transaction = transactionOn(writing)
+      const result = await work(transaction)
+      await transaction.written()
+      return result
+    }),
+
+    /** SQLite does not write what has not changed, so it is random. */
+    check: () => transact(Date.now() + options.timeout, async function writeProbe () {
+      await writing.run(`insert into idempotency_keys values ('', '', '', hex(randomblob(4096)), 0)
+        on conflict do update set response = excluded.response`)
+    }),
+    connections: () => ({ used: 0, idle: 2, waiting: 0 }),
+
+    async close () {
+      clearInterval(optimizing)
+      await next(Infinity, async function closeAll () {
+        reader.close()
+        writer.exec('pragma wal_checkpoint(truncate)') // then the file itself has all records, also with libsql
+        writer.close()
+        unlock()
+      })
+    }
+  }
+
+  /** Runs work that writes. It waits while another program writes. */
+  function transact<R> (deadline: number, work: () => Promise<R>) {
+    return next(deadline, async function runTransaction () {
+      await begin(deadline)
+      try {
+        const result = await work()
+        writer.exec('commit')
+        return result
+      } catch (error) {
+        rollBack()
+        throw failure(error)
+      }
+    })
+  }
+
+  async function begin (deadline: number) {
+    for (;;) {
+      try {
+        return writer.exec('begin immediate')
+      } catch (error) {
+        if (!isBusy(error) || Date.now() > deadline) throw failure(error)
+        await sleep(10)
+      }
+    }
+  }
+
+  function rollBack () {
+    try {
+      writer.exec('rollback')
+    } catch {} // SQLite has done it already, because the disk is full
+  }
+
+  function optimize () {
+    try {
+      writer.exec('pragma analysis_limit = 400; pragma optimize')
+    } catch {} // another program writes; the next time is soon enough
+  }
+}
+
+/** Converts errors that may be temporary, such as a full disk. */
+function failure (error: unknown) {
+  return isOutage(error) ? new StoreUnavailableError(error) : error
+}
+
+/** A connection whose statements are prepared once. */
+function connectionOn (database: Database): Connection {
+  const statements = new Map<string, Prepared>()
+  return { dialect, run, runFor }
+
+  function run (text: string, values: unknown[] = []) {
+    try {
+      return prepared(text).all(...values.map(toSqlite)) as ResultRow[]
+    } catch (error) {
+      throw failure(error)
+    }
+  }
+
+  function runFor ({ columns, rows }: Given, statement: Statement, values: unknown[] = []) {
+    const names = Object.keys(columns)
+    const given = `(select ${names.map((name, n) => `?${n + 1} as ${name}`)}) as given`
+    const text = statement(given, ...values.map((_, n) => `?${names.length + n + 1}`))
+    return rows.flatMap(row => run(text, [...row, ...values]))
+  }
+
+  function prepared (text: string) {
+    const statement = statements.get(text) ?? database.prepare(text)
+    if (statements.size === mostStatements) statements.clear()
+    statements.set(text, statement)
+    return statement
+  }
+}
+
+/** A boolean becomes a number, because libsql ends the process on a boolean. */
+function toSqlite (value: unknown) {
+  if (value === undefined) return null
+  return typeof value === 'boolean' ? Number(value) : value
+}
