@@ -1,6 +1,6 @@
 import type { TObject } from '@sinclair/typebox'
 import type { Collection, Collections, Reference, Row } from './collection.js'
-import type { Entry, Piece } from './lists.js'
+import type { Piece, Range } from './lists.js'
 import type { Plan, Value } from './query.js'
 import type { Id, MaybePromise } from './store.js'
 
@@ -34,7 +34,7 @@ export interface Reader {
   /** The JSON of the first record with this id. */
   first (collection: Collection, id: Id): MaybePromise<string | undefined>
   /** Some of the records that a query selects. */
-  entries (collection: Collection, piece: Piece): MaybePromise<Entry[]>
+  piece (collection: Collection, range: Range): MaybePromise<Piece>
   /** The number of records that a query selects, up to its limit. */
   count (collection: Collection, plan: Plan): MaybePromise<number>
   /** The position of the last record. */

@@ -13,17 +13,22 @@ const maxRecords = 10_000
 /** A page ends when it has so many characters. */
 const maxPageSize = 8 * pieceSize
 
-/** A record at its place in a list. */
-export interface Entry extends Place {
-  json: string
-}
-
 /** Which records of a query are read at once: those after a place, and not after a position. */
-export interface Piece {
+export interface Range {
   plan: Plan
   after?: Place | undefined
   lastPosition?: number
   count: number
+}
+
+/** Records of a list: their JSON, separated by commas. */
+export interface Piece {
+  json: string
+  count: number
+  /** The place of the last one. */
+  last?: Place | undefined
+  /** Whether there are records after them. */
+  hasMore: boolean
 }
 
 /** Returns the method `select` of a store. Nothing is held in a database while a client reads. */
@@ -33,37 +38,34 @@ export function listsOf (collection: Collection, reader: Reader) {
 
   return async function select (query: AnyQuery): Promise<JsonPage> {
     const plan = collection.plan(query)
-    const { entries, hasMore } = await readPiece(plan)
-    if (!hasMore) return { list: arrayOf(entries) }
-    const last = entries.at(-1)
-    if (plan.limit < Infinity) return { list: arrayOf(entries), next: last && cursorOf(last, plan) }
+    const isPage = plan.limit < Infinity
+    const { json, last, hasMore } = await readStart(plan, isPage ? maxPageSize : pieceSize)
+    if (!hasMore) return { list: `[${json}]` }
+    if (isPage) return { list: `[${json}]`, next: last && cursorOf(last, plan) }
     const lastPosition = await reader.lastPosition(collection)
-    return { list: Readable.from(pieces(plan, entries, lastPosition), { objectMode: false, highWaterMark: 1 }) }
+    const list = Readable.from(pieces(plan, json, lastPosition, last), { objectMode: false, highWaterMark: 1 })
+    return { list }
   }
 
-  /** Reads the first records of a query: as many as its limit and the size of a piece allow. */
-  async function readPiece (plan: Plan) {
-    const entries: Entry[] = []
-    const maxSize = plan.limit < Infinity ? maxPageSize : pieceSize
-    for (let size = 0; size < maxSize && entries.length <= plan.limit;) {
-      const count = Math.min(plan.limit + 1 - entries.length, nextCount())
-      const more = await read({ plan, after: entries.at(-1) ?? plan.after, count })
-      for (const entry of more) entries.push(entry)
-      if (more.length < count) return { entries, hasMore: false }
-      size += sizeOf(more)
+  /** Reads the first records of a query: as many as its limit and a size allow. */
+  async function readStart (plan: Plan, maxSize: number) {
+    let start = await read({ plan, after: plan.after, count: Math.min(plan.limit, nextCount()) })
+    while (start.hasMore && start.json.length < maxSize && start.count < plan.limit) {
+      const next = await read({ plan, after: start.last, count: Math.min(plan.limit - start.count, nextCount()) })
+      start = { ...next, json: [start.json, next.json].filter(Boolean).join(), count: start.count + next.count }
     }
-    return { entries: entries.slice(0, plan.limit), hasMore: true }
+    return start
   }
 
   /** The text of a list, whose first records are known, up to a position. */
-  async function * pieces (plan: Plan, first: Entry[], lastPosition: number) {
-    yield `[${textOf(first)}`
-    for (let after = first.at(-1); after;) {
+  async function * pieces (plan: Plan, first: string, lastPosition: number, after?: Place) {
+    yield `[${first}`
+    for (let hasMore = true; hasMore;) {
       await nextTurn()
-      const count = nextCount()
-      const entries = await read({ plan, after, lastPosition, count })
-      if (entries.length > 0) yield `,${textOf(entries)}`
-      after = entries.length === count ? entries.at(-1) : undefined
+      const piece = await read({ plan, after, lastPosition, count: nextCount() })
+      if (piece.count > 0) yield `,${piece.json}`
+      hasMore = piece.hasMore
+      after = piece.last
     }
     yield ']'
   }
@@ -72,22 +74,10 @@ export function listsOf (collection: Collection, reader: Reader) {
     return Math.max(2, Math.min(maxRecords, Math.floor(pieceSize / recordSize)))
   }
 
-  async function read (piece: Piece) {
-    const entries = await reader.entries(collection, piece)
+  async function read (range: Range) {
+    const piece = await reader.piece(collection, range)
     // The next records may be larger, so that pieces grow in steps.
-    if (entries.length > 0) recordSize = Math.max(sizeOf(entries) / entries.length, recordSize / 4)
-    return entries
+    if (piece.count > 0) recordSize = Math.max(piece.json.length / piece.count, recordSize / 4)
+    return piece
   }
-}
-
-function sizeOf (entries: Entry[]) {
-  return entries.reduce((size, { json }) => size + json.length + 1, 0)
-}
-
-function textOf (entries: Entry[]) {
-  return entries.map(({ json }) => json).join()
-}
-
-function arrayOf (entries: Entry[]) {
-  return `[${textOf(entries)}]`
 }

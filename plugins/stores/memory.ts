@@ -5,8 +5,8 @@ import {
   keyLifetime, type Counter, type Engine, type KeyUse, type Reader, type Transaction, type Writes
 } from './engine.js'
 import { engineStore } from './engine-store.js'
-import type { Entry, Piece } from './lists.js'
-import { comparePlaces, testOf, type Place, type Value } from './query.js'
+import type { Piece, Range } from './lists.js'
+import { comparePlaces, testOf, type Place, type Plan, type Value } from './query.js'
 import { unfit, violations } from './store-errors.js'
 import type { HasId, JsonStore, StoreDefinition } from './store.js'
 import { oneAtATime } from './time-limits.js'
@@ -114,8 +114,8 @@ function transactionOn (committed: TableOf, changed: Map<string, Table>, keys: K
       const validFrom = Date.now() - keyLifetime
       return {
         counter: { ...tableOf(name).counter },
-        taken: selected(questions.taken, (field, value) => holder(tableOf(name), field, value)),
-        existing: selected(questions.existing, (target, id) => holder(tableOf(target), 'id', id)),
+        taken: filtered(questions.taken, (field, value) => holder(tableOf(name), field, value)),
+        existing: filtered(questions.existing, (target, id) => holder(tableOf(target), 'id', id)),
         referred: new Map(questions.referred.flatMap(id => {
           const referrer = questions.referrers.find(isReferrer(id))
           return referrer ? [[id, referrer.collection]] : []
@@ -141,7 +141,7 @@ function transactionOn (committed: TableOf, changed: Map<string, Table>, keys: K
 }
 
 /** The values of each name for which something is found. */
-function selected (asked: Map<string, Set<Value>>, find: (name: string, value: Value) => unknown) {
+function filtered (asked: Map<string, Set<Value>>, find: (name: string, value: Value) => unknown) {
   return new Map(Array.from(asked, ([name, values]) => [name, new Set([...values].filter(value => find(name, value)))]))
 }
 
@@ -178,29 +178,40 @@ function placeOf ({ values, position }: Row, field: string): Place {
 function readerOn (tableOf: TableOf): Reader {
   return {
     first: ({ name }, id) => holder(tableOf(name), 'id', id)?.json,
-    entries: ({ name }, piece) => entriesOf(tableOf(name), piece),
+    piece: ({ name }, range) => pieceOf(tableOf(name), range),
     count: ({ name }, plan) => plan.conditions.length === 0
       ? Math.min(tableOf(name).rows.size, plan.limit)
-      : entriesOf(tableOf(name), { plan, count: plan.limit }).length,
+      : selected(tableOf(name), { plan, count: plan.limit }).length,
     lastPosition: ({ name }) => tableOf(name).rows.maxKey() ?? 0
   }
 }
 
-/** Walks over the index of the order, or of a field with one value, and otherwise over all records. */
-function entriesOf (table: Table, { plan, after, lastPosition = Infinity, count }: Piece) {
-  const { conditions, sort } = plan
-  const tests = conditions.map(condition => ({ field: condition.field.name, isMet: testOf(condition) }))
-  const entries: Entry[] = []
-  for (const row of walk(table, plan, after)) {
-    if (row.position > lastPosition) continue
-    if (!tests.every(({ field, isMet }) => isMet(row.values[field]))) continue
-    entries.push({ json: row.json, position: row.position, value: sort && row.values[sort.name] })
-    if (entries.length === count) break
+function pieceOf (table: Table, range: Range): Piece {
+  const { count, plan: { sort } } = range
+  const found = selected(table, { ...range, count: count + 1 })
+  const rows = found.slice(0, count)
+  const last = rows.at(-1)
+  return {
+    json: rows.map(({ json }) => json).join(),
+    count: rows.length,
+    last: last && { value: sort && last.values[sort.name], position: last.position },
+    hasMore: found.length > count
   }
-  return entries
 }
 
-function * walk ({ rows, indexes }: Table, { conditions, sort, descending }: Piece['plan'], after?: Place) {
+function selected (table: Table, { plan, after, lastPosition = Infinity, count }: Range) {
+  const tests = plan.conditions.map(condition => ({ field: condition.field.name, isMet: testOf(condition) }))
+  const rows: Row[] = []
+  for (const row of walk(table, plan, after)) {
+    if (row.position > lastPosition) continue
+    if (tests.every(({ field, isMet }) => isMet(row.values[field]))) rows.push(row)
+    if (rows.length === count) break
+  }
+  return rows
+}
+
+/** Walks over the index of the order, or of a field with one value, and otherwise over all records. */
+function * walk ({ rows, indexes }: Table, { conditions, sort, descending }: Plan, after?: Place) {
   const single = conditions.find(({ operator, value }) => operator === 'in' && (value as Value[]).length === 1)
   const index = indexes.get(sort?.name ?? single?.field.name ?? '')
   if (!index) {

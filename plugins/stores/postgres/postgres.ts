@@ -32,7 +32,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     check,
     reader: {
       first: (collection, id) => laneOf(collection).first(id),
-      entries: (collection, piece) => read(collection, reader => reader.entries(collection, piece)),
+      piece: (collection, range) => read(collection, reader => reader.piece(collection, range)),
       count: (collection, plan) => read(collection, reader => reader.count(collection, plan)),
       lastPosition: collection => read(collection, reader => reader.lastPosition(collection))
     },

@@ -1,12 +1,12 @@
 import type { Collection } from '../collection.js'
 import type { Reader } from '../engine.js'
-import type { Entry, Piece } from '../lists.js'
+import type { Range } from '../lists.js'
 import { afterPrefix, type Condition, type Place, type Plan, type Value } from '../query.js'
-import type { Connection, Dialect } from './connection.js'
+import type { Connection, Dialect, ResultRow } from './connection.js'
 import { columnName, tableFor, valueIn } from './tables.js'
 
-/** A piece of a list. In an order, records without a value are a part of their own. */
-interface Part extends Piece {
+/** A part of a range. In an order, records without a value are a part of their own. */
+interface Part extends Range {
   kind?: 'absent' | 'present'
 }
 
@@ -14,28 +14,23 @@ const comparisons = { gt: '>', gte: '>=', lt: '<', lte: '<=' }
 
 export function readerOn ({ run, dialect }: Pick<Connection, 'run' | 'dialect'>): Reader {
   return {
-    async first (collection, id) {
+    first (collection, id) {
       const { table } = tableFor(collection)
       const text = `select record from ${table} where id = ${dialect.parameter(1)} order by position limit 1`
-      const [row] = await run(text, [id])
-      return row && String(row.record)
+      const rows = run(text, [id])
+      return rows instanceof Promise ? rows.then(recordIn) : recordIn(rows)
     },
 
-    async entries (collection, piece) {
-      const entries: Entry[] = []
-      for (const part of partsOf(piece)) {
-        const count = piece.count - entries.length
-        if (count === 0) break
-        const { text, values } = selectPart(collection, { ...part, count }, dialect)
-        for (const { record, position, value } of await run(text, values, piece.plan.digest === '')) {
-          entries.push({
-            json: String(record),
-            position: Number(position),
-            value: valueIn(value, piece.plan.sort?.type)
-          })
-        }
+    async piece (collection, range) {
+      if (range.plan.sort) return sortedPiece(collection, range)
+      const { text, values } = selectJoined(collection, range, dialect)
+      const [row] = await run(text, values, range.plan.digest === '')
+      return {
+        json: String(row?.json ?? ''),
+        count: Number(row?.count),
+        last: row?.position ? { value: undefined, position: Number(row.position) } : undefined,
+        hasMore: Boolean(row?.more)
       }
-      return entries
     },
 
     async count (collection, plan) {
@@ -53,25 +48,59 @@ export function readerOn ({ run, dialect }: Pick<Connection, 'run' | 'dialect'>)
       return Number(row?.position ?? 0)
     }
   }
+  async function sortedPiece (collection: Collection, range: Range) {
+    const { count, plan: { sort } } = range
+    const found: ResultRow[] = []
+    for (const part of partsOf(range)) {
+      const { text, values } = selectSorted(collection, { ...part, count: count + 1 - found.length }, dialect)
+      if (found.length <= count) found.push(...await run(text, values, false))
+    }
+    const rows = found.slice(0, count)
+    const last = rows.at(-1)
+    return {
+      json: rows.map(({ record }) => record).join(),
+      count: rows.length,
+      last: last && { value: valueIn(last.value, sort?.type), position: Number(last.position) },
+      hasMore: found.length > count
+    }
+  }
+}
+
+function recordIn ([row]: ResultRow[]) {
+  return row && String(row.record)
+}
+
+/** Records in the order of their positions, which the database joins. */
+function selectJoined (collection: Collection, { plan, after, lastPosition, count }: Range, dialect: Dialect) {
+  const { values, write } = writer(dialect)
+  const { table } = tableFor(collection)
+  const where = [write.all(plan.conditions)]
+  if (lastPosition !== undefined) where.push(`position <= ${write.value(lastPosition)}`)
+  const text = `select json, count, position,
+      exists (select 1 from ${table} where ${where.join(' and ')} and position > joined.position) as more
+    from (select string_agg(record, ',' order by position) as json, count(*) as count, max(position) as position
+      from (select record, position from ${table}
+        where ${where.join(' and ')} and position > ${write.value(after?.position ?? 0)}
+        order by position limit ${write.value(count)}) as page) as joined`
+  return { text, values }
 }
 
 /** A comparison with a place in an order does not hold for absent values, so that they are a statement of their own. */
-function partsOf (piece: Piece): Part[] {
-  const { plan: { sort, descending }, after } = piece
-  if (!sort?.isOptional || !after) return [piece]
+function partsOf (range: Range): Part[] {
+  const { plan: { sort, descending }, after } = range
+  if (!sort?.isOptional || !after) return [range]
   if (after.value === undefined) {
-    const rest: Part = { ...piece, kind: 'absent' }
-    return descending ? [rest] : [rest, { ...piece, after: undefined, kind: 'present' }]
+    const rest: Part = { ...range, kind: 'absent' }
+    return descending ? [rest] : [rest, { ...range, after: undefined, kind: 'present' }]
   }
-  const rest: Part = { ...piece, kind: 'present' }
-  return descending ? [rest, { ...piece, after: undefined, kind: 'absent' }] : [rest]
+  const rest: Part = { ...range, kind: 'present' }
+  return descending ? [rest, { ...range, after: undefined, kind: 'absent' }] : [rest]
 }
 
-function selectPart (collection: Collection, part: Part, dialect: Dialect) {
-  const { plan, after, lastPosition, count, kind } = part
-  const { sort, descending, conditions } = plan
+function selectSorted (collection: Collection, part: Part, dialect: Dialect) {
+  const { plan: { sort, descending, conditions }, after, lastPosition, count, kind } = part
   const { values, write } = writer(dialect)
-  const column = sort && columnName(sort.name)
+  const column = columnName(sort?.name ?? 'id')
   const where = [write.all(conditions)]
   if (kind) where.push(`${column} is ${kind === 'absent' ? '' : 'not '}null`)
   if (after) where.push(write.after(after, kind === 'absent' ? undefined : column, descending))
@@ -79,8 +108,8 @@ function selectPart (collection: Collection, part: Part, dialect: Dialect) {
 
   const direction = descending ? 'desc' : 'asc'
   const nulls = descending ? 'nulls last' : 'nulls first'
-  const byValue = column && kind !== 'absent' ? `${column} ${direction} ${nulls}, ` : ''
-  const text = `select record, position, ${column ?? 'null'} as value from ${tableFor(collection).table}
+  const byValue = kind === 'absent' ? '' : `${column} ${direction} ${nulls}, `
+  const text = `select record, position, ${column} as value from ${tableFor(collection).table}
     where ${where.join(' and ')} order by ${byValue}position ${direction} limit ${write.value(count)}`
   return { text, values }
 }
