@@ -144,13 +144,14 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
   }
 }
 
-/** An object whose methods check something first. */
-function guarded<T extends object> (methods: T, check: () => void): T {
-  const entries = Object.entries(methods).map(([name, method]) => [name, (...values: unknown[]) => {
-    check()
-    return method(...values)
-  }])
-  return Object.fromEntries(entries)
+/** An object that checks something when it is used. */
+function guarded<T extends object> (target: T, check: () => void): T {
+  return new Proxy(target, {
+    get (_, name) {
+      check()
+      return Reflect.get(target, name)
+    }
+  })
 }
 
 /** Returns a function that checks an engine. Simultaneous calls share one check. */

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { loadOptional, StartupError } from '../../startup.js'
 import { digestOf } from '../collection.js'
 import type { EngineOptions } from '../engine.js'
-import type { Connection, Dialect, Given, ResultRow, Statement } from '../sql/connection.js'
+import type { Connection, Dialect, ResultRow, RowStatement } from '../sql/connection.js'
 import { StoreUnavailableError } from '../store-errors.js'
 import { codeOf, failure, isBroken } from './postgres-errors.js'
 
@@ -37,6 +37,7 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
   }
   const options = { ...login, query_timeout: timeout, max: poolSize, pipeline: true, keepAlive: true, onConnect }
   const pool = new pg.Pool(options)
+  const texts = new Map<string, string>()
   // A lost connection fails its query. If it is idle, the pool replaces it.
   pool.on('error', () => {}).on('connect', client => { client.on('error', () => {}) })
 
@@ -62,7 +63,7 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
     try {
       const client = await pool.connect()
       try {
-        const result = await work(connectionOn(client))
+        const result = await work(connectionOn(client, texts))
         client.release()
         return result
       } catch (error) {
@@ -90,7 +91,7 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
     const client = await pool.connect()
     try {
       const begun = client.query(begin)
-      const [, result] = await Promise.all([begun, work(connectionOn(client))])
+      const [, result] = await Promise.all([begun, work(connectionOn(client, texts))])
       client.release()
       return result
     } catch (error) {
@@ -103,9 +104,20 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
 }
 
 /** Statements on a client. Those of the same turn of the event loop are sent together. */
-export function connectionOn (client: pg.ClientBase): Connection {
+export function connectionOn (client: pg.ClientBase, texts = new Map<string, string>()): Connection {
   const { stream } = (client as pg.ClientBase & { connection: { stream: Writable } }).connection
-  return { dialect, run, runFor }
+  return {
+    dialect,
+    run,
+    one: async (text, values, isPrepared) => (await run(text, values, isPrepared))[0],
+    async runFor (key, rows, write, values = []) {
+      if (rows.length === 0) return []
+      const text = texts.get(key) ?? textOf(write(), values.length)
+      texts.set(key, text)
+      const arrays = rows[0]?.map((_, n) => rows.map(row => row[n])) ?? []
+      return run(text, [...arrays, ...values])
+    }
+  }
 
   async function run (text: string, values: unknown[] = [], isPrepared = true): Promise<ResultRow[]> {
     stream.cork()
@@ -113,15 +125,14 @@ export function connectionOn (client: pg.ClientBase): Connection {
     const { rows } = await client.query({ text, values, ...isPrepared && { name: nameOf(text) } })
     return rows
   }
+}
 
-  async function runFor ({ columns, rows }: Given, statement: Statement, values: unknown[] = []) {
-    if (rows.length === 0) return []
-    const names = Object.keys(columns)
-    const arrays = names.map((_, n) => rows.map(row => row[n]))
-    const parameters = Object.values(columns).map((type, n) => `$${n + 1}::${type}[]`)
-    const given = `unnest(${parameters}) as given (${names})`
-    return run(statement(given, ...values.map((_, n) => `$${names.length + n + 1}`)), [...arrays, ...values])
-  }
+function textOf ({ columns, text }: RowStatement, values: number) {
+  const names = Object.keys(columns)
+  const arrays = Object.values(columns).map((type, n) => `$${n + 1}::${type}[]`)
+  const parameters = Array.from({ length: values }, (_, n) => `$${names.length + n + 1}`)
+  const table = `unnest(${arrays}) as given (${names})`
+  return text({ of: name => `given.${name}`, table: keyword => `${keyword} ${table}` }, ...parameters)
 }
 
 const names = new Map<string, string>()

@@ -4,11 +4,11 @@ import { StartupError } from '../../startup.js'
 import { batches } from '../batches.js'
 import type { Collection } from '../collection.js'
 import type { Engine, EngineOptions, Reader, Transaction, TransactionOptions } from '../engine.js'
-import type { Connection } from '../sql/connection.js'
-import { readerOn } from '../sql/reader.js'
+import type { Connection, RowStatement } from '../sql/connection.js'
+import { SqlReader } from '../sql/reader.js'
 import { prepareTables } from '../sql/schema-changes.js'
 import { tableFor } from '../sql/tables.js'
-import { transactionOn } from '../sql/transaction.js'
+import { SqlTransaction } from '../sql/transaction.js'
 import { StoreUnavailableError } from '../store-errors.js'
 import type { Id, MaybePromise } from '../store.js'
 import { connectionOn, dialect, openPool, refuseReadOnly } from './pool.js'
@@ -97,7 +97,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     const { deadline, collection } = options
     await whenPrepared()
     const run = () => pool.transaction(deadline, async connection => {
-      const transaction = transactionOn(connection)
+      const transaction = new SqlTransaction(connection)
       const result = await work(transaction)
       await Promise.all([transaction.written(), connection.run('commit')])
       return result
@@ -107,7 +107,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
 
   async function read<R> (collection: Collection, work: (reader: Reader) => MaybePromise<R>) {
     await whenPrepared()
-    return laneOf(collection).whenFree(() => pool.read(async connection => work(readerOn(connection))))
+    return laneOf(collection).whenFree(() => pool.read(async connection => work(new SqlReader(connection))))
   }
 
   /** A collection uses at most half of the connections, so that a lock on its table does not stop other collections. */
@@ -125,11 +125,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     await whenPrepared()
     const { table, columns } = tableFor(collection)
     const type = columns.find(({ field }) => field === 'id')?.type ?? 'integer'
-    const given = { columns: { n: 'int', id: dialect.types[type] }, rows: ids.map((id, n) => [n, id]) }
-    const statement = (from: string) =>
-      `select (select record from ${table} where id = given.id order by position limit 1) as record
-      from ${from} order by n`
-    const rows = await laneOf(collection).whenFree(() => pool.read(async ({ runFor }) => runFor(given, statement)))
+    const write = (): RowStatement => ({
+      columns: { n: 'int', id: dialect.types[type] },
+      text: given => `select (select record from ${table} where id = ${given.of('id')} order by position limit 1)
+        ${given.table('from')} order by n`
+    })
+    const rows = await laneOf(collection).whenFree(() => pool.read(async ({ runFor }) =>
+      runFor(`first ${collection.name}`, ids.map((id, n) => [n, id]), write)))
     return rows.map(({ record }) => ({ response: record as string ?? undefined }))
   }
 }

@@ -9,18 +9,25 @@ export interface Connection {
   dialect: Dialect
   /** Runs a statement. One whose text is always the same is prepared once. */
   run (text: string, values?: unknown[], isPrepared?: boolean): MaybePromise<ResultRow[]>
-  /** Runs a statement for rows, which it reads from the table `given`. Without rows, it does nothing. */
-  runFor (given: Given, statement: Statement, values?: unknown[]): MaybePromise<ResultRow[]>
+  /** Runs a statement that returns at most one row. */
+  one (text: string, values?: unknown[], isPrepared?: boolean): MaybePromise<ResultRow | undefined>
+  /** Runs a statement for rows, if there are any. It is written once for each key. */
+  runFor (key: string, rows: unknown[][], write: () => RowStatement, values?: unknown[]): MaybePromise<ResultRow[]>
 }
 
-/** Rows for a statement, whose columns have these names and types. */
-export interface Given {
+/** A statement for rows, whose columns have these names and types. The other parameters are for values. */
+export interface RowStatement {
   columns: Record<string, string>
-  rows: unknown[][]
+  text (given: Given, ...parameters: string[]): string
 }
 
-/** Returns the text of a statement: `given` is for its `from`, and the other parameters are for its values. */
-export type Statement = (given: string, ...parameters: string[]) => string
+/** The rows in the text of a statement: a table on PostgreSQL, and parameters on SQLite, which runs it for each row. */
+export interface Given {
+  /** The value of a column. */
+  of (column: string): string
+  /** The table after a keyword, such as `from`. */
+  table (keyword: 'from' | 'using' | ','): string
+}
 
 /** What the databases write in different ways. */
 export interface Dialect {

@@ -4,6 +4,7 @@ import type { Range } from '../lists.js'
 import { afterPrefix, type Condition, type Place, type Plan, type Value } from '../query.js'
 import type { Connection, Dialect, ResultRow } from './connection.js'
 import { columnName, tableFor, valueIn } from './tables.js'
+import type { Id } from '../store.js'
 
 /** A part of a range. In an order, records without a value are a part of their own. */
 interface Part extends Range {
@@ -12,43 +13,45 @@ interface Part extends Range {
 
 const comparisons = { gt: '>', gte: '>=', lt: '<', lte: '<=' }
 
-export function readerOn ({ run, dialect }: Pick<Connection, 'run' | 'dialect'>): Reader {
-  return {
-    first (collection, id) {
-      const { table } = tableFor(collection)
-      const text = `select record from ${table} where id = ${dialect.parameter(1)} order by position limit 1`
-      const rows = run(text, [id])
-      return rows instanceof Promise ? rows.then(recordIn) : recordIn(rows)
-    },
+export class SqlReader implements Reader {
+  constructor (protected readonly connection: Connection) {}
 
-    async piece (collection, range) {
-      if (range.plan.sort) return sortedPiece(collection, range)
-      const { text, values } = selectJoined(collection, range, dialect)
-      const [row] = await run(text, values, range.plan.digest === '')
-      return {
-        json: String(row?.json ?? ''),
-        count: Number(row?.count),
-        last: row?.position ? { value: undefined, position: Number(row.position) } : undefined,
-        hasMore: Boolean(row?.more)
-      }
-    },
+  first (collection: Collection, id: Id) {
+    const { table } = tableFor(collection)
+    const { one, dialect } = this.connection
+    const row = one(`select record from ${table} where id = ${dialect.parameter(1)} order by position limit 1`, [id])
+    return row instanceof Promise ? row.then(recordIn) : recordIn(row)
+  }
 
-    async count (collection, plan) {
-      const { table } = tableFor(collection)
-      const { values, write } = writer(dialect)
-      const limit = plan.limit < Infinity ? ` limit ${plan.limit}` : ''
-      const text = `select count(*) as count from (
-        select 1 from ${table} where ${write.all(plan.conditions)}${limit}) as counted`
-      const [row] = await run(text, values, false)
-      return Number(row?.count)
-    },
-
-    async lastPosition (collection) {
-      const [row] = await run(`select max(position) as position from ${tableFor(collection).table}`)
-      return Number(row?.position ?? 0)
+  async piece (collection: Collection, range: Range) {
+    if (range.plan.sort) return this.sortedPiece(collection, range)
+    const { text, values } = selectJoined(collection, range, this.connection.dialect)
+    const row = await this.connection.one(text, values, range.plan.digest === '')
+    return {
+      json: String(row?.json ?? ''),
+      count: Number(row?.count),
+      last: row?.position ? { value: undefined, position: Number(row.position) } : undefined,
+      hasMore: Boolean(row?.more)
     }
   }
-  async function sortedPiece (collection: Collection, range: Range) {
+
+  async count (collection: Collection, plan: Plan) {
+    const { table } = tableFor(collection)
+    const { values, write } = writer(this.connection.dialect)
+    const limit = plan.limit < Infinity ? ` limit ${plan.limit}` : ''
+    const text = `select count(*) as count from (
+      select 1 from ${table} where ${write.all(plan.conditions)}${limit}) as counted`
+    const row = await this.connection.one(text, values, false)
+    return Number(row?.count)
+  }
+
+  async lastPosition (collection: Collection) {
+    const row = await this.connection.one(`select max(position) as position from ${tableFor(collection).table}`)
+    return Number(row?.position ?? 0)
+  }
+
+  private async sortedPiece (collection: Collection, range: Range) {
+    const { connection: { run, dialect } } = this
     const { count, plan: { sort } } = range
     const found: ResultRow[] = []
     for (const part of partsOf(range)) {
@@ -66,7 +69,7 @@ export function readerOn ({ run, dialect }: Pick<Connection, 'run' | 'dialect'>)
   }
 }
 
-function recordIn ([row]: ResultRow[]) {
+function recordIn (row?: ResultRow) {
   return row && String(row.record)
 }
 

@@ -1,33 +1,44 @@
 import type { Row } from '../collection.js'
-import type { Connection, Dialect, Given } from './connection.js'
+import type { Connection, Dialect } from './connection.js'
 import type { Table } from './tables.js'
 
-/** Rows of a table, for a statement. */
-function givenRows ({ columns }: Table, { types, positionType }: Dialect, rows: Row[]): Given {
-  const typed = columns.map(({ name, type }) => [name, types[type]] as const)
-  return {
-    columns: { position: positionType, record: 'text', ...Object.fromEntries(typed) },
-    rows: rows.map(({ position, json, values }) => [position, json, ...columns.map(({ field }) => values[field])])
-  }
+/** The columns of a row, as those of a statement for rows. */
+function columnsOf ({ columns }: Table, { types, positionType }: Dialect): Record<string, string> {
+  const typed = columns.map(({ name, type }) => [name, types[type]])
+  return { position: positionType, record: 'text', ...Object.fromEntries(typed) }
 }
 
-export async function insertRows ({ runFor, dialect }: Connection, table: Table, rows: Row[]) {
-  const given = givenRows(table, dialect, rows)
-  const names = Object.keys(given.columns)
-  return runFor(given, from =>
-    `insert into ${table.table} (${names}) select ${names.map(name => `given.${name}`)} from ${from}`)
+function valuesOf ({ columns }: Table, { position, json, values }: Row) {
+  return [position, json, ...columns.map(({ field }) => values[field])]
+}
+
+export function insertRows ({ runFor, dialect }: Connection, table: Table, rows: Row[]) {
+  return runFor(`insert ${table.name}`, rows.map(row => valuesOf(table, row)), function insertion () {
+    const columns = columnsOf(table, dialect)
+    const names = Object.keys(columns)
+    return {
+      columns,
+      text: given => `insert into ${table.table} (${names}) select ${names.map(given.of)} ${given.table('from')}`
+    }
+  })
 }
 
 /** Returns a condition of a statement, whose parameters are the name and the digest of the table. */
 type Condition = (name?: string, digest?: string) => string
 
 /** Updates rows, and returns one result for each. The id stays, so that its index does. */
-export async function updateRows ({ runFor, dialect }: Connection, table: Table, rows: Row[], condition?: Condition) {
-  const given = givenRows(table, dialect, rows)
-  const names = Object.keys(given.columns).filter(name => name !== 'position' && name !== 'id')
-  return runFor(given, (from, ...parameters) =>
-    `update ${table.table} as stored set ${names.map(name => `${name} = given.${name}`)} from ${from}
-    where stored.position = given.position${condition ? ` and ${condition(...parameters)}` : ''}
-    returning 1 as written`,
-  condition ? [table.name, table.digest] : [])
+export function updateRows ({ runFor, dialect }: Connection, table: Table, rows: Row[], condition?: Condition) {
+  const values = condition ? [table.name, table.digest] : []
+  const key = condition ? `update ${table.name}` : `convert ${table.name}`
+  return runFor(key, rows.map(row => valuesOf(table, row)), function update () {
+    const columns = columnsOf(table, dialect)
+    const names = Object.keys(columns).filter(name => name !== 'position' && name !== 'id')
+    return {
+      columns,
+      text: (given, ...parameters) =>
+        `update ${table.table} as stored set ${names.map(name => `${name} = ${given.of(name)}`)} ${given.table('from')}
+        where stored.position = ${given.of('position')}${condition ? ` and ${condition(...parameters)}` : ''}
+        returning 1 as written`
+    }
+  }, values)
 }

@@ -47,10 +47,10 @@ async function createSharedTables ({ run, dialect }: Connection) {
 }
 
 /** The tables that do not exist, or that have another digest. */
-async function changesOf ({ run, dialect: { parameter } }: Connection, tables: Table[]) {
+async function changesOf ({ run, one, dialect: { parameter } }: Connection, tables: Table[]) {
   const changes: SchemaChange[] = []
   for (const table of tables) {
-    const [current] = await run(`select digest from collections where name = ${parameter(1)}`, [table.name])
+    const current = await one(`select digest from collections where name = ${parameter(1)}`, [table.name])
     if (current?.digest === table.digest) continue
     const history = await run(
       `select digest, schema, at from collection_schemas where name = ${parameter(1)}`, [table.name])
@@ -163,9 +163,9 @@ async function createTable (connection: Connection, table: Table) {
 }
 
 /** Makes the digest of this release the current one, and keeps it in the history. Then other releases cannot write. */
-async function recordChange ({ run, dialect }: Connection, { table: { name, digest, shape } }: SchemaChange) {
+async function recordChange ({ run, one, dialect }: Connection, { table: { name, digest, shape } }: SchemaChange) {
   const { parameter } = dialect
-  const [row] = await run(`select max(at) as last from collection_schemas where name = ${parameter(1)}`, [name])
+  const row = await one(`select max(at) as last from collection_schemas where name = ${parameter(1)}`, [name])
   const at = Math.max(Date.now(), Number(row?.last ?? 0) + 1)
   await run(`update collections set digest = ${parameter(1)} where name = ${parameter(2)}`, [digest, name])
   await run(`insert into collection_schemas (name, digest, schema, at) values (${parameters(dialect, 4)})

@@ -5,7 +5,7 @@ import type { Value } from '../query.js'
 import type { Id } from '../store.js'
 import { StoreUnavailableError } from '../store-errors.js'
 import { quoted, type Connection } from './connection.js'
-import { readerOn } from './reader.js'
+import { SqlReader } from './reader.js'
 import { insertRows, updateRows } from './rows.js'
 import { columnName, tableFor } from './tables.js'
 
@@ -13,43 +13,52 @@ import { columnName, tableFor } from './tables.js'
 const expiredAtOnce = 100
 
 /** A transaction on a connection. Statements that do not depend on each other are sent together. */
-export function transactionOn (connection: Connection): Transaction {
-  const writing: Promise<unknown>[] = []
-  return {
-    ...readerOn(connection),
-    look: (collection, questions) => look(connection, collection, questions),
-    rows: (collection, ids) => firstRows(connection, collection, ids),
-    write (collection, writes) {
-      const written = writeAll(connection, collection, writes)
-      written.catch(() => {}) // the end of the transaction reports it
-      writing.push(written)
-    },
-    written: () => Promise.all(writing)
-  }
-}
+export class SqlTransaction extends SqlReader implements Transaction {
+  private readonly writing: Promise<unknown>[] = []
 
-async function look (connection: Connection, collection: Collection, questions: Questions) {
-  const { name, references } = collection
-  const lock = connection.dialect.lock(' order by stored.id for key share of stored')
-  const typeOf = (target: string) => typeIn(collection, references.find(([, other]) => other === target)?.[0])
-  const [counter, taken, existing, referred, keys] = await Promise.all([
-    counterOf(connection, collection),
-    selected(questions.taken, (field, values) => holders(connection, name, field, typeIn(collection, field), values)),
-    selected(questions.existing, (target, ids) => holders(connection, target, 'id', typeOf(target), ids, lock)),
-    referredIds(connection, collection, questions.referrers, questions.referred),
-    keyUses(connection, collection, questions.keys)
-  ])
-  return { counter, taken, existing, referred, keys }
+  async look (collection: Collection, questions: Questions) {
+    const { connection } = this
+    const lock = connection.dialect.lock(' order by stored.id for key share of stored')
+    const [counter, taken, existing, referred, keys] = await Promise.all([
+      counterOf(connection, collection),
+      selected(questions.taken, (field, values) =>
+        holders(connection, collection.name, field, typeIn(collection, field), values)),
+      selected(questions.existing, (target, ids) =>
+        holders(connection, target, 'id', typeOfTarget(collection, target), ids, lock)),
+      referredIds(connection, collection, questions.referrers, questions.referred),
+      keyUses(connection, collection, questions.keys)
+    ])
+    return { counter, taken, existing, referred, keys }
+  }
+
+  rows (collection: Collection, ids: Id[]) {
+    return firstRows(this.connection, collection, ids)
+  }
+
+  write (collection: Collection, writes: Writes) {
+    const written = writeAll(this.connection, collection, writes)
+    written.catch(() => {}) // the end of the transaction reports it
+    this.writing.push(written)
+  }
+
+  written () {
+    return Promise.all(this.writing)
+  }
 }
 
 function typeIn ({ fields }: Collection, name = 'id') {
   return fields.find(field => field.name === name)?.type ?? 'integer'
 }
 
+/** The type of the ids of a collection that this one refers to. */
+function typeOfTarget (collection: Collection, target: string) {
+  return typeIn(collection, collection.references.find(([, other]) => other === target)?.[0])
+}
+
 /** Other transactions that insert into the collection wait until this one ends. */
-async function counterOf ({ run, dialect }: Connection, collection: Collection) {
+async function counterOf ({ one, dialect }: Connection, collection: Collection) {
   const counter = `select position, last_id, digest from collections where name = ${dialect.parameter(1)}`
-  const [row] = await run(counter + dialect.lock(' for update'), [collection.name])
+  const row = await one(counter + dialect.lock(' for update'), [collection.name])
   if (row?.digest !== tableFor(collection).digest) throw newerSchema(collection)
   return { position: Number(row.position), lastId: Number(row.last_id) }
 }
@@ -72,10 +81,12 @@ async function holders (
   values: Value[],
   clause = ''
 ) {
-  const columns = { n: 'int', value: dialect.types[type] }
-  const rows = await runFor({ columns, rows: values.map((value, n) => [n, value]) }, given =>
-    `select given.n from ${given}
-    join ${quoted(collection)} as stored on stored.${columnName(field)} = given.value${clause}`)
+  const key = `holders ${collection} ${field} ${clause}`
+  const rows = await runFor(key, values.map((value, n) => [n, value]), () => ({
+    columns: { n: 'int', value: dialect.types[type] },
+    text: given => `select ${given.of('n')} as n from ${quoted(collection)} as stored${given.table(',')}
+      where stored.${columnName(field)} = ${given.of('value')}${clause}`
+  }))
   return rows.map(({ n }) => values[Number(n)])
 }
 
@@ -83,7 +94,7 @@ async function holders (
 async function referredIds (connection: Connection, collection: Collection, referrers: Reference[], ids: Id[]) {
   const type = typeIn(collection)
   const found = referrers.map(async ({ collection: referrer, field }) => {
-    const others = referrer === collection.name ? ' and stored.id <> given.value' : ''
+    const others = referrer === collection.name ? ` and stored.id <> stored.${columnName(field)}` : ''
     const referred = await holders(connection, referrer, field, type, ids, others)
     return referred.map(id => [id as Id, referrer] as const)
   })
@@ -91,21 +102,24 @@ async function referredIds (connection: Connection, collection: Collection, refe
 }
 
 async function keyUses ({ runFor }: Connection, { name }: Collection, keys: string[]) {
-  const rows = await runFor({ columns: { key: 'text' }, rows: keys.map(key => [key]) }, (given, collection, from) =>
-    `select stored.key, stored.digest, stored.response
-    from ${given} join idempotency_keys as stored on stored.key = given.key
-    where stored.collection = ${collection} and stored.at >= ${from}`,
-  [name, Date.now() - keyLifetime])
-  return new Map(rows.map(row => [String(row.key), row as unknown as KeyUse]))
+  const rows = await runFor('keys', keys.map(key => [key]), () => ({
+    columns: { key: 'text' },
+    text: (given, collection, validFrom) => `select stored.key, stored.digest, stored.response
+      from idempotency_keys as stored${given.table(',')}
+      where stored.key = ${given.of('key')} and stored.collection = ${collection} and stored.at >= ${validFrom}`
+  }), [name, Date.now() - keyLifetime])
+  return new Map(rows.map(({ key, digest, response }) =>
+    [String(key), { key: String(key), digest: String(digest), response: String(response) }]))
 }
 
 async function firstRows ({ runFor, dialect }: Connection, collection: Collection, ids: Id[]) {
   const table = quoted(collection.name)
-  const given = { columns: { id: dialect.types[typeIn(collection)] }, rows: ids.map(id => [id]) }
-  const rows = await runFor(given, given =>
-    `select stored.position, stored.id, stored.record from ${given}
-    join ${table} as stored on stored.position = (select min(position) from ${table} as other where other.id = given.id)
-    order by stored.position${dialect.lock(' for no key update of stored')}`)
+  const rows = await runFor(`rows ${collection.name}`, ids.map(id => [id]), () => ({
+    columns: { id: dialect.types[typeIn(collection)] },
+    text: given => `select stored.position, stored.id, stored.record from ${table} as stored${given.table(',')}
+      where stored.position = (select min(position) from ${table} as other where other.id = ${given.of('id')})
+      order by stored.position${dialect.lock(' for no key update of stored')}`
+  }))
   return rows.map(({ position, id, record }) => ({ position: Number(position), id: id as Id, json: String(record) }))
 }
 
@@ -117,7 +131,7 @@ async function writeAll (connection: Connection, collection: Collection, writes:
     updateRows(connection, table, updates, isCurrent),
     removeRows(connection, collection, removes),
     insertRows(connection, table, writes.inserts),
-    keepKeys(connection, collection, writes.keys),
+    writes.keys.length > 0 && keepKeys(connection, collection, writes.keys),
     counter && run(
       `update collections set position = ${parameter(1)}, last_id = ${parameter(2)} where name = ${parameter(3)}`,
       [counter.position, counter.lastId, collection.name])
@@ -134,29 +148,29 @@ function newerSchema ({ name }: Collection) {
   return new StoreUnavailableError(new Error(`A newer release has changed the schema of ${name}`))
 }
 
-async function removeRows ({ runFor, dialect }: Connection, collection: Collection, positions: number[]) {
+function removeRows ({ runFor, dialect }: Connection, collection: Collection, positions: number[]) {
   const { name, table, digest } = tableFor(collection)
-  const given = { columns: { position: dialect.positionType }, rows: positions.map(position => [position]) }
-  return runFor(given, (given, ...current) =>
-    `delete from ${table} where position in (select given.position from ${given}) and ${isCurrent(...current)}
-    returning 1 as written`,
-  [name, digest])
+  return runFor(`remove ${name}`, positions.map(position => [position]), () => ({
+    columns: { position: dialect.positionType },
+    text: (given, ...current) => `delete from ${table} as stored ${given.table('using')}
+      where stored.position = ${given.of('position')} and ${isCurrent(...current)} returning 1 as written`
+  }), [name, digest])
 }
 
+/** Keeps responses, and removes some expired ones. */
 async function keepKeys ({ run, runFor, dialect }: Connection, { name }: Collection, uses: KeyUse[]) {
-  const columns = { key: 'text', digest: 'text', response: 'text' }
   const rows = uses.map(({ key, digest, response }) => [key, digest, response])
+  const expired = `select key, collection from idempotency_keys where at < ${dialect.parameter(1)}
+    order by at limit ${expiredAtOnce}${dialect.lock(' for update skip locked')}`
   await Promise.all([
-    runFor({ columns, rows }, (given, collection, at) =>
-      `insert into idempotency_keys (key, collection, digest, response, at)
-      select given.key, ${collection}, given.digest, given.response, ${at} from ${given} where true
-      on conflict (key, collection) do update
-      set digest = excluded.digest, response = excluded.response, at = excluded.at`,
-    [name, Date.now()]),
-    uses.length > 0 && run(
-      `delete from idempotency_keys where (key, collection) in (
-        select key, collection from idempotency_keys where at < ${dialect.parameter(1)}
-        order by at limit ${expiredAtOnce}${dialect.lock(' for update skip locked')})`,
-      [Date.now() - keyLifetime])
+    runFor('keep keys', rows, () => ({
+      columns: { key: 'text', digest: 'text', response: 'text' },
+      text: (given, collection, at) => `insert into idempotency_keys (key, collection, digest, response, at)
+        select ${given.of('key')}, ${collection}, ${given.of('digest')}, ${given.of('response')}, ${at}
+        ${given.table('from')} where true
+        on conflict (key, collection) do update
+        set digest = excluded.digest, response = excluded.response, at = excluded.at`
+    }), [name, Date.now()]),
+    run(`delete from idempotency_keys where (key, collection) in (${expired})`, [Date.now() - keyLifetime])
   ])
 }

@@ -12,6 +12,8 @@ export interface Database {
 export interface Prepared {
   /** Runs the statement and returns its rows. */
   all (...values: unknown[]): unknown[]
+  /** Runs the statement and returns its first row. */
+  get (...values: unknown[]): unknown
 }
 
 /** Opens a connection that waits at most so many milliseconds while another one writes. */
@@ -33,7 +35,7 @@ export async function loadDriver (): Promise<Connect> {
       exec: sql => database.exec(sql),
       prepare (sql) {
         const statement = database.prepare(sql)
-        return statement.reader ? statement : { all: (...values) => [statement.run(...values)] }
+        return statement.reader ? statement : { ...statement, all: (...values) => [statement.run(...values)] }
       },
       close: () => { database.close() }
     }

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Engine, EngineOptions } from '../engine.js'
-import type { Connection, Dialect, Given, ResultRow, Statement } from '../sql/connection.js'
-import { readerOn } from '../sql/reader.js'
+import type { Connection, Dialect, ResultRow, RowStatement } from '../sql/connection.js'
+import { SqlReader } from '../sql/reader.js'
 import { prepareTables } from '../sql/schema-changes.js'
 import { tableFor } from '../sql/tables.js'
-import { transactionOn } from '../sql/transaction.js'
+import { SqlTransaction } from '../sql/transaction.js'
 import { StoreUnavailableError } from '../store-errors.js'
 import { oneAtATime } from '../time-limits.js'
 import { createFile, isBusy, isOutage, loadDriver, lockFile, type Database, type Prepared } from './sqlite-driver.js'
@@ -48,9 +48,9 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       await prepareTables(transaction, tables, options)
       optimize()
     },
-    reader: readerOn(connectionOn(reader)),
+    reader: new SqlReader(connectionOn(reader)),
     transaction: (work, { deadline }) => transact(deadline, async function workAndWrite () {
-      const transaction = transactionOn(writing)
+      const transaction = new SqlTransaction(writing)
       const result = await work(transaction)
       await transaction.written()
       return result
@@ -121,29 +121,34 @@ function failure (error: unknown) {
 /** A connection whose statements are prepared once. */
 function connectionOn (database: Database): Connection {
   const statements = new Map<string, Prepared>()
-  return { dialect, run, runFor }
-
-  function run (text: string, values: unknown[] = []) {
-    try {
-      return prepared(text).all(...values.map(toSqlite)) as ResultRow[]
-    } catch (error) {
-      throw failure(error)
+  return {
+    dialect,
+    run: (text, values) => resultOf(prepared(text), values),
+    one: (text, values = []) => prepared(text).get(...values.map(toSqlite)) as ResultRow | undefined,
+    runFor (key, rows, write, values = []) {
+      if (rows.length === 0) return []
+      const statement = prepared(key, () => textOf(write(), values.length))
+      return rows.flatMap(row => resultOf(statement, [...row, ...values]))
     }
   }
 
-  function runFor ({ columns, rows }: Given, statement: Statement, values: unknown[] = []) {
-    const names = Object.keys(columns)
-    const given = `(select ${names.map((name, n) => `?${n + 1} as ${name}`)}) as given`
-    const text = statement(given, ...values.map((_, n) => `?${names.length + n + 1}`))
-    return rows.flatMap(row => run(text, [...row, ...values]))
-  }
-
-  function prepared (text: string) {
-    const statement = statements.get(text) ?? database.prepare(text)
+  function prepared (key: string, write = () => key) {
+    const statement = statements.get(key) ?? database.prepare(write())
     if (statements.size === mostStatements) statements.clear()
-    statements.set(text, statement)
+    statements.set(key, statement)
     return statement
   }
+}
+
+function resultOf (statement: Prepared, values: unknown[] = []) {
+  return statement.all(...values.map(toSqlite)) as ResultRow[]
+}
+
+/** The text of a statement for one row. */
+function textOf ({ columns, text }: RowStatement, values: number) {
+  const names = Object.keys(columns)
+  const parameters = Array.from({ length: values }, (_, n) => `?${names.length + n + 1}`)
+  return text({ of: name => `?${names.indexOf(name) + 1}`, table: () => '' }, ...parameters)
 }
 
 /** A boolean becomes a number, because libsql ends the process on a boolean. */
