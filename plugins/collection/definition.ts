@@ -51,12 +51,17 @@ export interface Definition<S extends object = TObject, R extends HasId = Record
   errorHandler?: boolean | undefined
 }
 
+/** A definition whose store can be of any record. TypeScript cannot always derive the record from the schema. */
+export interface LooseDefinition<S extends object = object> extends Omit<Definition<S>, 'store'> {
+  store?: object | undefined
+}
+
 /** Returns a definition, whose seed and store have the type of its schema. */
 export function defineCollection<S extends { static: unknown }> (
   definition: Definition<S, HasId & S['static']>
 ): Definition<S>
-export function defineCollection<S extends object> (definition: Definition<S>): Definition<S>
-export function defineCollection (definition: Definition): Definition {
+export function defineCollection<S extends object> (definition: LooseDefinition<S>): Definition<S>
+export function defineCollection (definition: object): object {
   return definition
 }
 

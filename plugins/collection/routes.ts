@@ -13,22 +13,17 @@ import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
 import { uniqueFields } from '../stores/collection.js'
 import {
-  checkDefinition, maxRecords, methods, type CheckedDefinition, type Definition, type Operation
+  checkDefinition, maxRecords, methods, type CheckedDefinition, type Definition, type LooseDefinition, type Operation
 } from './definition.js'
 import { CreationHeaders, digestOfBody, handlersOf, requestDigest } from './handlers.js'
 import { listQueryOf } from './queries.js'
-
-/** A definition with any schema. A generic function of a host could not convert the type of its store. */
-interface CollectionOptions extends Omit<Definition<object>, 'store'> {
-  store?: object | undefined
-}
 
 /**
  * Serves a collection of records under a prefix. It is encapsulated: it does not change the app that registers it.
  *
  * @example app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
  */
-const collection: FastifyPluginAsync<CollectionOptions> = async function collection (app, given) {
+const collection: FastifyPluginAsync<LooseDefinition> = async function collection (app, given) {
   const options = given as Definition
   const { errorHandler = true } = options
   const definition = checkDefinition(options)

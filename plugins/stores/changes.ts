@@ -41,7 +41,8 @@ export async function changeAll (
   referrers: Reference[],
   calls: ChangeCall[]
 ): Promise<Outcome[]> {
-  const rows = await transaction.rows(collection, [...new Set(calls.map(({ id }) => id))])
+  // In the order of their ids, so that transactions do not wait for each other.
+  const rows = await transaction.rows(collection, [...new Set(calls.map(({ id }) => id))].sort())
   const states = new Map(rows.map(stored => [stored.id, newState(collection, stored)]))
   const seen = new Set<string>()
   const attempts = calls.map(call => attempt(collection, states.get(call.id), call, seen))

@@ -6,12 +6,15 @@ import type { Reader } from './engine.js'
 import { cursorOf, type Place, type Plan } from './query.js'
 import type { JsonPage } from './store.js'
 
-/** A longer list is a stream, whose pieces have about so many characters, and at most so many records. */
-const pieceSize = 1024 * 1024
+/** Lists are read in pieces of about so many characters, and at most so many records. */
+const pieceSize = 512 * 1024
 const maxRecords = 10_000
 
+/** A longer list of all records is a stream, in characters. */
+const maxListSize = 1024 * 1024
+
 /** A page ends when it has so many characters. */
-const maxPageSize = 8 * pieceSize
+const maxPageSize = 8 * maxListSize
 
 /** Which records of a query are read at once: those after a place, and not after a position. */
 export interface Range {
@@ -39,7 +42,7 @@ export function listsOf (collection: Collection, reader: Reader) {
   return async function select (query: AnyQuery): Promise<JsonPage> {
     const plan = collection.plan(query)
     const isPage = plan.limit < Infinity
-    const { json, last, hasMore } = await readStart(plan, isPage ? maxPageSize : pieceSize)
+    const { json, last, hasMore } = await readStart(plan, isPage ? maxPageSize : maxListSize)
     if (!hasMore) return { list: `[${json}]` }
     if (isPage) return { list: `[${json}]`, next: last && cursorOf(last, plan) }
     const lastPosition = await reader.lastPosition(collection)

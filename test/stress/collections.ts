@@ -48,7 +48,7 @@ export function randomCollections (count: number, seed: number) {
             ? await send('PUT', `${path}/${first.id}`, fields)
             : isMany ? await send('POST', `${path}/batch`, [fields, fields]) : await send('POST', path, fields)
           // Two equal records conflict with each other.
-          const used = unique.filter(field => record[field] !== undefined && (created.length > 1 || stored.some(other => other.id !== record.id && other[field] === record[field]))).map(field => pointer(field))
+          const used = unique.filter(field => (record[field] ?? undefined) !== undefined && (created.length > 1 || stored.some(other => other.id !== record.id && other[field] === record[field]))).map(field => pointer(field))
           const isConflict = isValid && used.length > 0
           const paths = ((body as { errors?: { path: string }[] }).errors ?? []).map(({ path }) => created.length > 1 ? path.replace(/^\/[01](?=\/|$)/, '') : path)
           const isExpected = isConflict

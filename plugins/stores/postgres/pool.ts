@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { loadOptional, StartupError } from '../../startup.js'
 import { digestOf } from '../collection.js'
 import type { EngineOptions } from '../engine.js'
-import type { Connection, Dialect, ResultRow, RowStatement } from '../sql/connection.js'
+import type { Connection, Dialect, Given, ResultRow, RowStatement } from '../sql/connection.js'
 import { StoreUnavailableError } from '../store-errors.js'
 import { codeOf, failure, isBroken } from './postgres-errors.js'
 
@@ -132,7 +132,8 @@ function textOf ({ columns, text }: RowStatement, values: number) {
   const arrays = Object.values(columns).map((type, n) => `$${n + 1}::${type}[]`)
   const parameters = Array.from({ length: values }, (_, n) => `$${names.length + n + 1}`)
   const table = `unnest(${arrays}) as given (${names})`
-  return text({ of: name => `given.${name}`, table: keyword => `${keyword} ${table}` }, ...parameters)
+  const given: Given = { of: name => `given.${name}`, table: (before, after = '') => `${before} ${table}${after}` }
+  return text(given, ...parameters)
 }
 
 const names = new Map<string, string>()

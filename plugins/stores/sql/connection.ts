@@ -25,8 +25,8 @@ export interface RowStatement {
 export interface Given {
   /** The value of a column. */
   of (column: string): string
-  /** The table after a keyword, such as `from`. */
-  table (keyword: 'from' | 'using' | ','): string
+  /** The table, between words of the statement that are for it. */
+  table (before: string, after?: string): string
 }
 
 /** What the databases write in different ways. */

@@ -113,12 +113,11 @@ async function keyUses ({ runFor }: Connection, { name }: Collection, keys: stri
 }
 
 async function firstRows ({ runFor, dialect }: Connection, collection: Collection, ids: Id[]) {
-  const table = quoted(collection.name)
   const rows = await runFor(`rows ${collection.name}`, ids.map(id => [id]), () => ({
     columns: { id: dialect.types[typeIn(collection)] },
-    text: given => `select stored.position, stored.id, stored.record from ${table} as stored${given.table(',')}
-      where stored.position = (select min(position) from ${table} as other where other.id = ${given.of('id')})
-      order by stored.position${dialect.lock(' for no key update of stored')}`
+    text: given => `select stored.position, stored.id, stored.record from ${given.table('', ', lateral')} (
+      select position, id, record from ${quoted(collection.name)} where id = ${given.of('id')}
+      order by position limit 1${dialect.lock(' for no key update')}) as stored`
   }))
   return rows.map(({ position, id, record }) => ({ position: Number(position), id: id as Id, json: String(record) }))
 }
