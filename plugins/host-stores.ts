@@ -20,6 +20,8 @@ export type Stores<R extends RecordsByName<R> = Records> = AllStores<R> & {
   transaction<T> (work: (stores: AllStores<R>) => Promise<T>): Promise<T>
   /** Opens the store of a collection for its routes. */
   open (definition: StoreDefinition<HasId>): StoreOrFunction
+  /** The store of another collection, if it is open. */
+  opened (name: string): JsonStore | undefined
 }
 
 /** A store, or a function that returns the store of a request. */
@@ -31,7 +33,8 @@ export type HostStores = Stores | OwnStores | ((request: FastifyRequest) => Mayb
 /** The stores of a host, as the decorator `stores`. */
 export function hostStores (given: HostStores): Stores {
   if ('open' in given) return given
-  const stores: Pick<Stores, 'open' | 'transaction'> = {
+  const stores: Pick<Stores, 'open' | 'opened' | 'transaction'> = {
+    opened: () => undefined,
     transaction () {
       throw new Error('Stores of your own have no transactions')
     },
@@ -50,10 +53,11 @@ function missing (name: string): never {
 }
 
 /** Stores of a host do not compare the records of a collection with others. */
-export function refuseConstraints (definition: Pick<StoreDefinition<HasId>, 'name' | 'unique' | 'references'>) {
-  const { name, unique = [], references = {} } = definition
-  if (unique.length === 0 && Object.keys(references).length === 0) return
-  throw new StartupError(`Invalid collection ${name}: unique and references do not work with a store of your own.`)
+export function refuseConstraints (definition: Omit<StoreDefinition<HasId>, 'schema' | 'seed'>) {
+  const { name, unique = [], references = {}, timestamps = false } = definition
+  if (unique.length === 0 && Object.keys(references).length === 0 && !timestamps) return
+  throw new StartupError(
+    `Invalid collection ${name}: unique, references and timestamps do not work with a store of your own.`)
 }
 
 const storeOfRequest = Symbol('store')

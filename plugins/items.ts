@@ -6,6 +6,7 @@ export const items = defineCollection({
   schema: Item,
   operations: ['list', 'get', 'create'],
   idSource: 'client',
+  ignoreUnknownParameters: true,
   idParameter: 'item_id',
   seed: [{ id: 1, name: 'Lamp', price: 42.5 }]
 })

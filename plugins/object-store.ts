@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers'
-import type { RecordRules } from './collection/records.js'
+import type { RecordRules } from './collection/record-rules.js'
 import type { AnyQuery } from '../schemas/query.js'
 import type { Fields, HasId, JsonStore, OwnStore, Store } from './stores/store.js'
 

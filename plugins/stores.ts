@@ -1,8 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { databaseDefaults } from '../schemas/config.js'
-import { problemsOfRecords, type CheckedDefinition, type Definition } from './collection/definition.js'
-import { recordRules, type RecordRules } from './collection/records.js'
+import type { CheckedDefinition, Definition } from './collection/definition.js'
+import { problemsOfRecords } from './collection/definition-problems.js'
+import { recordRules, type RecordRules } from './collection/record-rules.js'
 import type { Records } from './definitions.js'
 import {
   hostStores, refuseConstraints, type HostStores, type StoreOrFunction, type Stores
@@ -16,6 +17,7 @@ import { StartupError } from './startup.js'
 import { collectionOf, uniqueFields, type Collection, type Collections } from './stores/collection.js'
 import type { Engine, EngineOptions } from './stores/engine.js'
 import { engineStore, transactionStore } from './stores/engine-store.js'
+import { fieldsOf } from './stores/fields.js'
 import { memoryEngine } from './stores/memory.js'
 import { StoreUnavailableError } from './stores/store-errors.js'
 import type { HasId, JsonStore, MaybePromise, OwnStore, StoreDefinition } from './stores/store.js'
@@ -67,7 +69,11 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
   const engine = await openEngine(address, engineOptions).catch(cannotOpen)
   const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
   const problems: string[] = []
-  const stores: Pick<Stores, 'open' | 'transaction'> = { open, transaction }
+  const stores: Pick<Stores, 'open' | 'opened' | 'transaction'> = {
+    open,
+    opened: name => registered.get(name)?.store,
+    transaction
+  }
   let isReady = false
   let closing: MaybePromise<void> | undefined
 
@@ -169,19 +175,22 @@ function unavailable (cause: unknown): never {
 
 /** Checks that the collections that others refer to exist, and that their ids are unique. */
 function checkReferences (definitions: StoreDefinition<HasId>[]) {
-  const problems = definitions.flatMap(({ name, references = {} }) =>
-    Object.entries(references).flatMap(([field, target]) => {
-      const reason = problemOfTarget(definitions.find(other => other.name === target), target)
-      return reason === undefined
-        ? []
-        : [`Invalid collection ${name}: references/${field} must be a collection with unique ids, but ${reason}.`]
+  const problems = definitions.flatMap(definition =>
+    Object.entries(definition.references ?? {}).flatMap(([field, target]) => {
+      const reason = problemOfTarget(definition, field, definitions.find(other => other.name === target), target)
+      const rule = `references/${field} must be a collection with unique ids`
+      return reason === undefined ? [] : [`Invalid collection ${definition.name}: ${rule}, but ${reason}.`]
     }))
   if (problems.length > 0) throw new StartupError(problems.join('\n'))
 }
 
-function problemOfTarget (definition: StoreDefinition<HasId> | undefined, target: string) {
-  if (!definition) return `there is no collection ${target} in the same store`
-  if (uniqueFields(definition).includes('id')) return
+type Referring = StoreDefinition<HasId>
+
+function problemOfTarget (definition: Referring, field: string, other: Referring | undefined, target: string) {
+  if (!other) return `there is no collection ${target} in the same store`
+  const typeOf = ({ schema }: Referring, name: string) => fieldsOf(schema).find(field => field.name === name)?.type
+  if (typeOf(definition, field) !== typeOf(other, 'id')) return `the ids of ${target} have another type than ${field}`
+  if (uniqueFields(other).includes('id')) return
   return `the ids of ${target} may repeat. Add "id" to its unique, or let the server choose its ids`
 }
 

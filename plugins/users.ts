@@ -6,5 +6,6 @@ export const users = defineCollection({
   schema: User,
   operations: ['list', 'get', 'create', 'delete'],
   idSource: 'client',
+  ignoreUnknownParameters: true,
   seed: [{ id: 1, name: 'Ada' }]
 })

@@ -25,6 +25,20 @@ export const Id = Type.Integer({ format: 'int64', ...safeBounds, description: 'I
 /** An id in a path. It has no bounds: an id that no record can have is simply not found. */
 export const PathId = Type.Integer({ format: 'int64', description: 'Id of the record', examples: [1] })
 
+/** A text as an id. Paths cannot have the others, and `summary` is the path of an operation. */
+export const TextId = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  pattern: '^(?!(\\.|\\.\\.|summary)$)[^/]+$',
+  expected: 'a text without / that is not ., .. or summary',
+  description: 'Text of 1 to 255 characters without /'
+})
+
+export const PathTextId = Type.String({ description: 'Id of the record' })
+
+/** When the service has created or changed a record. */
+export const Time = Type.String({ format: 'date-time', readOnly: true, description: 'Time in UTC, set by the service' })
+
 export const Text = Type.String({ description: 'Well-formed Unicode text' })
 
 /** One of these strings. A union of literals would make the document and the error messages longer. */

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Definition } from '../plugins/collection/definition.js'
-import { readDefinitions } from '../plugins/collection/file.js'
+import { readDefinitions } from '../plugins/collection/collections-file.js'
 import collection from '../plugins/collection/routes.js'
 import { definitions as ownDefinitions } from '../plugins/definitions.js'
 import home from '../plugins/docs/home.js'
@@ -32,7 +32,8 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     bodyLimit: config.BODY_LIMIT,
     trustProxy: config.TRUST_PROXY,
     connectionTimeout: 120_000 + config.DATABASE_TIMEOUT,
-    routerOptions: { ignoreTrailingSlash: true },
+    // An id has at most 255 characters, each of which can have twelve in a path.
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 255 * 12 },
     // The database has its own timeouts, and a change of the schema of many records can take long.
     pluginTimeout: 0
   })

@@ -80,7 +80,7 @@ onEveryEngine((t, address, engine) => {
       ['price.gte=cheap', '/price.gte', 'must be a number'], ['status=lost', '/status', 'must be one of open, late, back'], ['member=1.5', '/member', 'must be an integer'],
       ['member=7&member=x', '/member', 'must be an integer'], ['member=9007199254740992', '/member', 'must be at most 9007199254740991'], ['price.gt=1e400', '/price.gt', 'must be a number'],
       ['paid=yes', '/paid', 'must be true or false'], ['price.exists=1', '/price.exists', 'must be true or false'], ['stauts=open', '/stauts', 'is not a known parameter'],
-      ['member.exists=true', '/member.exists', 'is not a known parameter'], ['price.prefix=1', '/price.prefix', 'is not a known parameter'], ['sort=none', '/sort', `must be one of ${filters.flatMap(name => [name, `-${name}`]).join(', ')}`],
+      ['member.exists=true', '/member.exists', 'is not a known parameter'], ['price.prefix=1', '/price.prefix', 'is not a known parameter'], ['sort=none', '/sort', `must be one of ${['id', ...filters].flatMap(name => [name, `-${name}`]).join(', ')}`],
       ['price.gt=1&price.gt=2', '/price.gt', 'must be a number'], ['title=%00', '/title', 'must not contain the character NUL'], [`member=${Array(101).fill(1).join('&member=')}`, '/member', 'must not have more than 100 items']
     ] as const) {
       const response = await app.inject(`/loans?${query}`)
@@ -217,7 +217,7 @@ test('the document has each parameter with its type, values, format and descript
     'due.prefix': { schema: { type: 'string' }, description: 'due is a text that begins with this one' },
     'due.exists': { schema: { type: 'boolean' }, description: 'Whether the record has due' },
     status: { schema: { ...values, items: { enum: ['open', 'late'] } } },
-    sort: { schema: { enum: ['due', '-due', 'status', '-status'] } },
+    sort: { schema: { enum: ['id', '-id', 'due', '-due', 'status', '-status'] } },
     total: { schema: { type: 'boolean' } }
   })
   t.notOk(named['due.prefix'].schema.format)

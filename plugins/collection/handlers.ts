@@ -1,13 +1,14 @@
 import { Type, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { httpError, invalid } from '../http/errors.js'
-import { checkIfMatch, etagOf, sendWithEtag } from '../http/etags.js'
-import { cacheHeaders, setHeaders } from '../http/responses.js'
+import { checkIfMatch, etagOf, sendWithEtag, weakEtagOf } from '../http/etags.js'
+import { cacheHeaders, setHeaders, varyByCoding } from '../http/responses.js'
 import { digestOf } from '../stores/collection.js'
-import type { Fields, IdempotencyKey, JsonStore } from '../stores/store.js'
+import type { Fields, Id, IdempotencyKey, JsonStore, SummaryQuery } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
-import { sendList } from './pagination.js'
-import { recordRules } from './records.js'
+import { recordRules } from './record-rules.js'
+import type { RelatedRecords } from './related-records.js'
+import { sendList } from './send-list.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
 export const CreationHeaders = Type.Object({
@@ -22,21 +23,32 @@ type StoreOf = (request: FastifyRequest) => JsonStore
 type Changed = (current: Fields, body: Fields) => Fields
 
 /** Returns the handlers of the operations of a collection. Each request has its store. */
-export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
-  const { schema, idSource, idParameter, queried, readOnly } = definition
+export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition, expanded: RelatedRecords) {
+  const { schema, idSource, idParameter, ignoreUnknownParameters, readOnly } = definition
   const { checkNew, checkChanged } = recordRules(schema)
-  const idOf = ({ params }: FastifyRequest) => (params as Record<string, number>)[idParameter] as number
+  const idOf = ({ params }: FastifyRequest) => (params as Record<string, Id>)[idParameter] as Id
 
   return {
     list (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, { store: storeOf(request), hasFilters: queried.length > 0 })
+      return sendList(request, reply, { store: storeOf(request), hasFilters: !ignoreUnknownParameters, expanded })
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */
     async get (request: FastifyRequest, reply: FastifyReply) {
       const record = await storeOf(request).first(idOf(request))
       if (!record) throw httpError(404)
-      return sendWithEtag(request, reply, record, etagOf(record))
+      const json = await expanded(request, record)
+      // Related records are not a part of this version of the record.
+      return sendWithEtag(request, reply, json, json === record ? etagOf(json) : weakEtagOf(json))
+    },
+
+    /** Sends what is computed of the records that meet the conditions. */
+    async summary (request: FastifyRequest, reply: FastifyReply) {
+      const { count, sum, min, max, group, ...where } = request.query as SummaryQuery
+      const { summarize = notSupported } = storeOf(request)
+      const json = await summarize({ count, sum, min, max, group, where })
+      varyByCoding(reply)
+      return sendWithEtag(request, reply, json, weakEtagOf(json))
     },
 
     /** Creates a record and sends it. Requests with the same idempotency key create it once. */
@@ -105,6 +117,10 @@ export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition) {
   }
 }
 
+function notSupported (): never {
+  throw new Error('The store of the collection has no summaries')
+}
+
 /** The digest of the body of a request with an idempotency key. */
 export const requestDigest = Symbol('digest of the body')
 
@@ -132,7 +148,8 @@ function checkSize ({ routeOptions }: FastifyRequest, record: Fields) {
 function recordUrl ({ originalUrl }: FastifyRequest, id: unknown) {
   const path = originalUrl.slice(0, originalUrl.search(/[?#]|$/))
   const collection = path.slice(path.lastIndexOf('/') + 1)
-  return collection === '' ? `./${id}` : `./${collection}/${id}`
+  const segment = encodeURIComponent(String(id))
+  return collection === '' ? `./${segment}` : `./${collection}/${segment}`
 }
 
 /** An object with the changes of a patch. Null removes a field, unless the field is required and can be null. */

@@ -2,14 +2,14 @@ import { unwatchFile, watchFile } from 'node:fs'
 import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details, missingScope } from '../../schemas/errors.js'
+import { details } from '../../schemas/errors.js'
 import { httpError } from '../http/errors.js'
 import { failure } from '../http/responses.js'
 import { defineBearerScheme, metadata, ownDecorator } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { documentGuard } from './document-guard.js'
 import type { RateLimiter } from './rate-limit.js'
-import { allScopes, collectionOf, isAllowed, scopesFor } from './scopes.js'
+import { allScopes, collectionOf, forbidden, isAllowed, scopesFor } from './scopes.js'
 import { digestOf, readEntries, readGrants, type Grant } from './tokens.js'
 
 type CheckResult = boolean | readonly string[]
@@ -133,9 +133,4 @@ function unauthorized (authorization = '') {
   const headers = { 'www-authenticate': hasToken ? 'Bearer error="invalid_token"' : 'Bearer' }
   const missing = authorization ? `${details[401]}: Authorization must be "Bearer" and a token` : details[401]
   return Object.assign(httpError(401, hasToken ? 'The bearer token is not valid' : missing), { headers })
-}
-
-function forbidden (scope: string) {
-  const headers = { 'www-authenticate': `Bearer error="insufficient_scope", scope="${scope}"` }
-  return Object.assign(httpError(403, missingScope(scope)), { code: 'ERR_INSUFFICIENT_SCOPE', headers })
 }

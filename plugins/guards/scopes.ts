@@ -1,3 +1,7 @@
+import type { FastifyRequest } from 'fastify'
+import { missingScope } from '../../schemas/errors.js'
+import { httpError } from '../http/errors.js'
+
 /** The scopes of a token that has none: it can do everything. */
 export const allScopes = ['write']
 
@@ -21,4 +25,16 @@ export function scopesFor (methods: string[], config?: object): [string, ...stri
 /** Returns whether one of the scopes that allow a request is granted. */
 export function isAllowed (granted: readonly string[], allowing: readonly string[]) {
   return allowing.some(scope => granted.includes(scope))
+}
+
+/** Throws a 403 if there is a plugin `auth`, and the request has no scope to read a collection. */
+export function requireScope ({ server, scopes }: FastifyRequest & { scopes?: readonly string[] }, collection: string) {
+  const [needed, ...others] = scopesFor(['GET'], { collection })
+  const isGuarded = server.hasRequestDecorator('scopes')
+  if (isGuarded && !isAllowed(scopes ?? [], [needed, ...others])) throw forbidden(needed)
+}
+
+export function forbidden (scope: string) {
+  const headers = { 'www-authenticate': `Bearer error="insufficient_scope", scope="${scope}"` }
+  return Object.assign(httpError(403, missingScope(scope)), { code: 'ERR_INSUFFICIENT_SCOPE', headers })
 }

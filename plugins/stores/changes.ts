@@ -75,8 +75,9 @@ function attempt (collection: Collection, state: State | undefined, call: Change
   const before = state.current
   if (!before) return again // another record may have this id
   try {
-    const changed = call.change(JSON.parse(before.json), before.json)
-    const after = changed && changedRow(collection, before, changed)
+    const record: Fields = JSON.parse(before.json)
+    const changed = call.change(record, before.json)
+    const after = changed && changedRow(collection, before, collection.changed(changed, record))
     const dependencies = dependenciesOf(collection, before, after)
     if (dependencies.some(one => seen.has(one))) return again
     for (const one of dependencies) seen.add(one)

@@ -35,15 +35,19 @@ const maxIndexedText = 850
 
 export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
   const { name, schema, seed, references = {}, renames = {}, removes = [], upgrade } = definition
+  const { timestamps: hasTimestamps = false } = definition
   const names = Object.keys(schema.properties)
   const indexed = ['id', ...indexedFields(definition)]
   const fields = fieldsOf(schema).filter(field => indexed.includes(field.name))
   const { minimum = 1, maximum = maxCountedId } = { ...schema.properties.id }
+  /** A record from elsewhere, with the times that it does not have. */
+  const timed = (record: Fields, time = new Date().toISOString()) =>
+    hasTimestamps ? { ...record, created_at: record.created_at ?? time, updated_at: record.updated_at ?? time } : record
   const known = (record: Fields) => Object.fromEntries(names.map(name => [name, record[name]]))
   return {
     name,
     schema,
-    seed: seed.map(record => known(record as Fields) as HasId),
+    seed: seed.map(record => timed(known(record as Fields)) as HasId),
     renames,
     removes,
     upgrade,
@@ -52,9 +56,15 @@ export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
     unique: uniqueFields(definition),
     /** The fields that refer to others, in the order in which their collections are locked. */
     references: Object.entries(references).sort(([, one], [, other]) => one < other ? -1 : 1),
-    /** The first and the last id that the server generates. */
+    /** The first and the last id that the server generates, unless they are UUIDs. */
     ids: { first: Math.max(Math.ceil(minimum), 1), last: Math.min(maximum, maxCountedId) },
+    hasTextIds: schema.properties.id?.type === 'string',
     plan: planner(fields),
+    created: (record: Fields, time: string) =>
+      hasTimestamps ? { ...record, created_at: time, updated_at: time } : record,
+    changed: (record: Fields, { created_at: created }: Fields) =>
+      hasTimestamps ? { ...record, created_at: created, updated_at: new Date().toISOString() } : record,
+    timed,
     valuesOf: (record: Fields) => Object.fromEntries(fields.map(field => [field.name, indexedValue(record, field)])),
     /** The JSON of a record: the fields of its schema in their order, then others. */
     encode: (record: Fields) => JSON.stringify({ ...known(record), ...record })
@@ -76,9 +86,13 @@ export function indexedFields ({ filters = [], unique = [], references = {} }: I
   return [...new Set([...filters, ...unique, ...Object.keys(references)])]
 }
 
-/** The names of the fields whose values no two records have in common. */
-export function uniqueFields ({ unique = [], idSource }: Pick<StoreDefinition<HasId>, 'unique' | 'idSource'>) {
-  return [...new Set([...idSource === 'server' ? ['id'] : [], ...unique])]
+/** What decides which values no two records have in common. */
+export type WithUnique = Pick<StoreDefinition<HasId>, 'schema' | 'unique' | 'idSource'>
+
+/** The names of the fields whose values no two records have in common. Ids that are texts are unique. */
+export function uniqueFields ({ schema, unique = [], idSource }: WithUnique) {
+  const isIdUnique = idSource === 'server' || schema.properties.id?.type === 'string'
+  return [...new Set([...isIdUnique ? ['id'] : [], ...unique])]
 }
 
 /** The value of a field with an index, which every database can compare. An absent value is like null. */

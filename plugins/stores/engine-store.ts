@@ -6,6 +6,7 @@ import type { Engine, EngineOptions, Reader, Transaction } from './engine.js'
 import { insertAll, insertOf, type Insert } from './inserts.js'
 import { listsOf } from './lists.js'
 import type { Id, JsonStore, MaybePromise } from './store.js'
+import { summariesOf } from './summary.js'
 import { within } from './time-limits.js'
 
 type StoreOptions = Pick<EngineOptions, 'collections' | 'timeout'>
@@ -54,14 +55,15 @@ export function transactionStore (
   }
 }
 
-/** Whether a record can have this id. Databases cannot compare larger numbers. */
+/** Whether a record can have this id. Databases cannot compare others. */
 function isId (id: Id) {
-  return typeof id === 'string' || Number.isSafeInteger(id)
+  return typeof id === 'string' ? !id.includes('\0') : Number.isSafeInteger(id)
 }
 
 function storeOn (collection: Collection, reader: Reader, { insert, change }: Writer, timeout: number): JsonStore {
   const inTime = <T>(result: MaybePromise<T>) => result instanceof Promise ? within(timeout, result) : result
   const select = listsOf(collection, reader)
+  const summarize = summariesOf(collection, reader)
   return {
     append: async (given, key) => await insert(insertOf(collection, given, key)) as string,
     first: id => isId(id) ? inTime(reader.first(collection, id)) : undefined,
@@ -72,6 +74,7 @@ function storeOn (collection: Collection, reader: Reader, { insert, change }: Wr
       const context = new AsyncResource('change')
       return change({ id, change: (...current) => context.runInAsyncScope(changeOf, undefined, ...current) })
     },
+    summarize: query => within(timeout, summarize(query)),
     count: async ({ where, limit }) => inTime(reader.count(collection, collection.plan({ where, limit })))
   }
 }

@@ -3,6 +3,7 @@ import type { Collection, Collections, Reference, Row } from './collection.js'
 import type { Piece, Range } from './lists.js'
 import type { Plan, Value } from './query.js'
 import type { Id, MaybePromise } from './store.js'
+import type { Summary, SummaryRow } from './summary.js'
 
 /** A place where collections are stored. */
 export interface Engine {
@@ -37,6 +38,8 @@ export interface Reader {
   piece (collection: Collection, range: Range): MaybePromise<Piece>
   /** The number of records that a query selects, up to its limit. */
   count (collection: Collection, plan: Plan): MaybePromise<number>
+  /** The results of each group, in the order of its values, and of one more than are allowed. */
+  summarize (collection: Collection, plan: Plan, summary: Summary): MaybePromise<SummaryRow[]>
   /** The position of the last record. */
   lastPosition (collection: Collection): MaybePromise<number>
 }

@@ -9,6 +9,8 @@ export interface Field {
   type: FieldType | undefined
   /** Whether a record can be without it, or have null. */
   isOptional: boolean
+  /** Whether its values are dates. */
+  isDate: boolean
   /** Whether its values are compared as times. */
   isTime: boolean
   /** The values that it can have, if its schema lists them. */
@@ -33,6 +35,7 @@ export function fieldsOf (schema: TObject): Field[] {
       name,
       type: isFieldType(type) ? type : undefined,
       isOptional: isNullable || !required.includes(name),
+      isDate: alternatives.some(({ format }) => format === 'date'),
       isTime: alternatives.some(({ format }) => format === 'date-time'),
       values: valuesOf(alternatives)
     }

@@ -1,9 +1,10 @@
+import { randomUUID } from 'node:crypto'
 import { pointer, type ValueProblem } from '../../schemas/errors.js'
 import { maxCountedId, type Collection, type Row } from './collection.js'
 import { outcomeOf, type Outcome } from './batches.js'
 import type { Facts, KeyUse, Transaction } from './engine.js'
 import type { Value } from './query.js'
-import type { Fields, IdempotencyKey } from './store.js'
+import type { Fields, Id, IdempotencyKey } from './store.js'
 import { conflicts, ConflictError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError } from './store-errors.js'
 
 /** The most conflicts that an error lists. */
@@ -20,10 +21,12 @@ export interface Insert {
 export function insertOf (collection: Collection, given: Fields | readonly Fields[], key?: IdempotencyKey): Insert {
   const isMany = Array.isArray(given)
   const all: readonly Fields[] = isMany ? given : [given]
+  const now = new Date().toISOString()
   return { records: all.map(withValues), isMany, key }
 
-  function withValues (fields: Fields, n: number) {
+  function withValues (record: Fields, n: number) {
     try {
+      const fields = collection.created(record, now)
       return { fields, values: collection.valuesOf(fields) }
     } catch (error) {
       if (!isMany || !(error instanceof NotStorableError)) throw error
@@ -95,13 +98,21 @@ function insert (collection: Collection, { facts, rows, keys }: Inserts, { recor
 }
 
 /** Gives records their positions and, if one has no id, new ids. */
-function numbered ({ ids, encode }: Collection, { counter }: Facts, records: Insert['records']): Row[] {
+function numbered (collection: Collection, { counter }: Facts, records: Insert['records']): Row[] {
+  const { ids, hasTextIds, encode } = collection
   const areNew = records.some(({ values }) => values.id === undefined)
-  if (areNew && counter.lastId + records.length > ids.last) throw new NoIdLeftError()
+  if (areNew && !hasTextIds && counter.lastId + records.length > ids.last) throw new NoIdLeftError()
+  const newId = (n: number) => hasTextIds ? newUuid() : counter.lastId + 1 + n
   return records.map(({ fields, values }, n) => {
-    const id = areNew ? counter.lastId + 1 + n : Number(values.id)
+    const id = areNew ? newId(n) : values.id as Id
     return { position: counter.position + 1 + n, id, json: encode({ ...fields, id }), values: { ...values, id } }
   })
+}
+
+/** A UUID of version 7: the time in milliseconds, and random bits. */
+function newUuid () {
+  const time = Date.now().toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`
 }
 
 /** The conflicts of the records of a call with others, and with those before them. They may refer to each other. */

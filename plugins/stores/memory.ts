@@ -5,10 +5,12 @@ import {
   keyLifetime, type Counter, type Engine, type KeyUse, type Reader, type Transaction, type Writes
 } from './engine.js'
 import { engineStore } from './engine-store.js'
+import type { Field } from './fields.js'
 import type { Piece, Range } from './lists.js'
-import { comparePlaces, testOf, type Place, type Plan, type Value } from './query.js'
+import { compare, comparePlaces, testOf, type Place, type Plan, type Value } from './query.js'
 import { unfit, violations } from './store-errors.js'
 import type { HasId, JsonStore, StoreDefinition } from './store.js'
+import type { Summary, SummaryRow } from './summary.js'
 import { oneAtATime } from './time-limits.js'
 
 const BTree = BTreeModule.default
@@ -182,6 +184,7 @@ function readerOn (tableOf: TableOf): Reader {
     count: ({ name }, plan) => plan.conditions.length === 0
       ? Math.min(tableOf(name).rows.size, plan.limit)
       : selected(tableOf(name), { plan, count: plan.limit }).length,
+    summarize: ({ name }, plan, summary) => summarize(selected(tableOf(name), { plan, count: Infinity }), summary),
     lastPosition: ({ name }) => tableOf(name).rows.maxKey() ?? 0
   }
 }
@@ -208,6 +211,34 @@ function selected (table: Table, { plan, after, lastPosition = Infinity, count }
     if (rows.length === count) break
   }
   return rows
+}
+
+function summarize (rows: Row[], { group, sum, min, max }: Summary): SummaryRow[] {
+  const groupOf = ({ values }: Row) => {
+    const value = group && values[group.field.name]
+    return typeof value === 'string' ? value.slice(0, group?.length) : value
+  }
+  const groups = new Map<Value, Row[]>(group ? [] : [[undefined, []]])
+  for (const row of rows) {
+    const others = groups.get(groupOf(row))
+    if (others) others.push(row)
+    else groups.set(groupOf(row), [row])
+  }
+  return Array.from(groups).sort(([one], [other]) => compare(one, other)).map(([group, rows]) => {
+    const valuesOf = ({ name }: Field) => rows.map(({ values }) => values[name]).filter(value => value !== undefined)
+    return {
+      group,
+      count: rows.length,
+      sum: sum.map(field => valuesOf(field).reduce((sum, value) => sum + BigInt(value as number), 0n)),
+      min: min.map(field => least(valuesOf(field), compare)),
+      max: max.map(field => least(valuesOf(field), (one, other) => compare(other, one)))
+    }
+  })
+}
+
+function least (values: Value[], order: typeof compare) {
+  const [first, ...others] = values
+  return others.reduce((one, other) => order(other, one) < 0 ? other : one, first)
 }
 
 /** Walks over the index of the order, or of a field with one value, and otherwise over all records. */

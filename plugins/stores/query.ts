@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { AnyQuery } from '../../schemas/query.js'
 import type { Field } from './fields.js'
-import { InvalidCursorError } from './store-errors.js'
+import { invalidCursor } from './store-errors.js'
 import { indexTime } from './times.js'
 
 /** A value that a query can compare. An absent field has none. */
@@ -89,8 +89,8 @@ export function cursorOf ({ position, value }: Place, { digest }: Plan) {
 
 function placeAt (cursor: string, plan: Plan): Place {
   const place = parsed(cursor, plan)
-  if (!place || cursorOf(place, plan) !== cursor) throw new InvalidCursorError()
-  if (place.value !== undefined && !isOfType(place.value, plan.sort)) throw new InvalidCursorError()
+  if (!place || cursorOf(place, plan) !== cursor) throw invalidCursor()
+  if (place.value !== undefined && !isOfType(place.value, plan.sort)) throw invalidCursor()
   return place
 }
 

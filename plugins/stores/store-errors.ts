@@ -28,15 +28,19 @@ export class IdempotencyKeyReusedError extends StoreError {
   }
 }
 
-/** The cursor is not one of this query. */
-export class InvalidCursorError extends StoreError {
+/** The query cannot be answered. */
+export class InvalidQueryError extends StoreError {
   readonly problems: Problem[]
 
-  constructor () {
-    const problems = [{ path: '/after', message: 'must be a cursor from the Link header of a page' }]
-    super(sentenceOf('Invalid query', problems), 400, 'ERR_INVALID_CURSOR')
+  constructor (path: string, message: string) {
+    const problems = [{ path, message }]
+    super(sentenceOf('Invalid query', problems), 400, 'ERR_INVALID_QUERY')
     this.problems = problemsIn('query', problems)
   }
+}
+
+export function invalidCursor () {
+  return new InvalidQueryError('/after', 'must be a cursor from the Link header of a page')
 }
 
 /** Records cannot be stored. */

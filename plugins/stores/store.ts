@@ -59,6 +59,18 @@ export interface JsonStore {
   select (query: AnyQuery): MaybePromise<JsonPage>
   change (id: Id, change: Change): MaybePromise<string | undefined>
   count (query: Pick<AnyQuery, 'where' | 'limit'>): MaybePromise<number>
+  /** Returns a JSON array with the results of each group. A store of a host need not have it. */
+  summarize? (query: SummaryQuery): MaybePromise<string>
+}
+
+/** What is computed of the records that meet conditions, for all or for each value of a field. */
+export interface SummaryQuery {
+  where?: object | undefined
+  count?: boolean | undefined
+  sum?: string[] | undefined
+  min?: string[] | undefined
+  max?: string[] | undefined
+  group?: string | undefined
 }
 
 /** Returns the new record for the current one, or `undefined` to remove it. */
@@ -69,6 +81,9 @@ export interface JsonPage {
   list: string | Readable
   next?: string | undefined
 }
+
+/** The fields for the times when a record was created and changed. */
+export const timestamps = ['created_at', 'updated_at'] as const
 
 /** What a store needs of the definition of a collection. */
 export interface StoreDefinition<T extends HasId> {
@@ -85,6 +100,8 @@ export interface StoreDefinition<T extends HasId> {
   references?: Readonly<Record<string, string>> | undefined
   /** Who chooses the ids. Those of the server are unique. */
   idSource?: 'client' | 'server' | undefined
+  /** Whether the store sets `created_at` and `updated_at`. */
+  timestamps?: boolean | undefined
   /** The new names of fields, by their previous names. */
   renames?: Readonly<Record<string, string>> | undefined
   /** The fields that stored records have, the schema has not, and whose values are deleted. */

@@ -69,7 +69,7 @@ test('clients cannot add response headers', async t => {
   await answer(request('POST', `/api/items/${encoded}`, json), 405, { allow: 'GET, HEAD, OPTIONS' })
   await answer(request('PUT', `/api/users/${encoded}`, json), 405, { allow: 'GET, HEAD, DELETE, OPTIONS' })
   await answer(request('GET', `/api/items?limit=1&x=${encoded}&${encoded}=1&y="><script>`), 200, {
-    link: '<?limit=1&x=%0D%0AEvil%3A+1%0D%0A%0D%0A%3Cscript%3E&%0D%0AEvil%3A+1%0D%0A%0D%0A%3Cscript%3E=1&y=%22%3E%3Cscript%3E&after=MQ>; rel="next"'
+    link: `<?limit=1&x=${encoded}&${encoded}=1&y=%22%3E%3Cscript%3E&after=MQ>; rel="next"`
   })
   await answer(request('GET', `/api/items?limit=1&after=${encoded}`), 400)
   await answer(request('GET', `/api/items?limit=${encoded}`), 400)
@@ -116,7 +116,7 @@ test('line breaks in names, URLs and headers cannot forge log lines', async t =>
   await logs('POST', '/api/items', `{"${evil}`, [token], lineOf('POST', '/api/items', 400))
   for (const [path, status] of [
     ['/api/items/x"}%0d%0a{"level":60}%1b[2J%c2%9b31m', 400], ['/api/users/1?"}{"level":60,"msg":"x"}', 200],
-    [`/api/items?after=${escaped}`, 400], [`/api/items/%zz${escaped}`, 400], [`/api/items/${escaped}`, 414], [`/${escaped}`, 404]
+    [`/api/items?after=${escaped}`, 400], [`/api/items/%zz${escaped}`, 400], [`/api/items/${escaped}`, 400], [`/${escaped}`, 404]
   ] as const) await logs('GET', path, '', [token], lineOf('GET', path, status))
   for (const header of ['User-Agent', 'Referer', 'X-Request-Id', 'Request-Id', 'Idempotency-Key', 'X-Forwarded-Host', 'Content-Type', 'Cookie']) {
     const text = request('DELETE', '/api/users/9', '', token, `${header}: ${told}`)

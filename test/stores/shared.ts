@@ -201,7 +201,7 @@ function testQueries ({ test, open }: StoreTestsOptions) {
       equal(await store.count({ where: query.where }), ids.length)
     }
     const { next } = await store.select({ sort: 'name', limit: 1 })
-    await rejects(async () => store.select({ sort: '-name', limit: 1, after: next }), { code: 'ERR_INVALID_CURSOR', statusCode: 400 })
+    await rejects(async () => store.select({ sort: '-name', limit: 1, after: next }), { code: 'ERR_INVALID_QUERY', statusCode: 400 })
   })
 }
 

@@ -60,18 +60,14 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
   }
 
   async function read<R> (work: (connection: Connection) => Promise<R>) {
+    const client = await pool.connect().catch(fail)
     try {
-      const client = await pool.connect()
-      try {
-        const result = await work(connectionOn(client, texts))
-        client.release()
-        return result
-      } catch (error) {
-        client.release(isBroken(error))
-        throw error
-      }
+      const result = await work(connectionOn(client, texts))
+      client.release()
+      return result
     } catch (error) {
-      throw failure(error)
+      client.release(isBroken(error))
+      throw error
     }
   }
 
@@ -81,16 +77,16 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
       try {
         return await attempt(work)
       } catch (error) {
-        if (!repeatable.test(codeOf(error)) || Date.now() > deadline) throw failure(error)
+        if (!repeatable.test(codeOf(error)) || Date.now() > deadline) throw error
         await sleep(Math.random() * 20)
       }
     }
   }
 
   async function attempt<R> (work: (connection: Connection) => Promise<R>) {
-    const client = await pool.connect()
+    const client = await pool.connect().catch(fail)
     try {
-      const begun = client.query(begin)
+      const begun = client.query(begin).catch(fail)
       const [, result] = await Promise.all([begun, work(connectionOn(client, texts))])
       client.release()
       return result
@@ -101,6 +97,10 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
       throw error
     }
   }
+}
+
+function fail (error: unknown): never {
+  throw failure(error)
 }
 
 /** Statements on a client. Those of the same turn of the event loop are sent together. */
@@ -122,7 +122,7 @@ export function connectionOn (client: pg.ClientBase, texts = new Map<string, str
   async function run (text: string, values: unknown[] = [], isPrepared = true): Promise<ResultRow[]> {
     stream.cork()
     process.nextTick(() => stream.uncork())
-    const { rows } = await client.query({ text, values, ...isPrepared && { name: nameOf(text) } })
+    const { rows } = await client.query({ text, values, ...isPrepared && { name: nameOf(text) } }).catch(fail)
     return rows
   }
 }

@@ -5,21 +5,22 @@ import { StoreUnavailableError } from '../store-errors.js'
 const temporary = /^((08|25|26|28|3D|40|53|55|57|58)...|235..|42703)$/
 
 /** The code of an error that the server has sent. */
-export function codeOf (error: unknown) {
+export function codeOf (error: unknown): string {
+  if (error instanceof StoreUnavailableError) return codeOf(error.cause)
   return error instanceof Error && 'severity' in error && 'code' in error ? String(error.code) : ''
 }
 
-/** Whether a connection cannot be used any more: it is lost, or leads to a server that does not write. */
+/** Whether the connection of an error cannot be used any more: it is lost, or leads to a server that does not write. */
 export function isBroken (error: unknown) {
-  return !(error instanceof Error && 'severity' in error && error.severity === 'ERROR') || codeOf(error) === '25006'
+  if (!(error instanceof StoreUnavailableError)) return false
+  const { severity } = Object(error.cause) as { severity?: string }
+  return severity !== 'ERROR' || codeOf(error) === '25006'
 }
 
-/** Converts errors that may be temporary: some of the server, and those of the connection and of the driver. */
+/** Converts errors of the driver that may be temporary: those without a code of the server, and some of the others. */
 export function failure (error: unknown) {
-  const isOfServer = codeOf(error) !== ''
-  const isOfHost = !(error instanceof Error) || ('code' in error && !isOfServer && !('syscall' in error))
-  if (isOfHost || (isOfServer && !temporary.test(codeOf(error)))) return error
-  return new StoreUnavailableError(error)
+  const code = codeOf(error)
+  return code === '' || temporary.test(code) ? new StoreUnavailableError(error) : error
 }
 
 /** Whether a server cannot be used at the moment: it is not reachable, busy, read-only, or a table is locked. */

@@ -1,10 +1,12 @@
 import type { Collection } from '../collection.js'
 import type { Reader } from '../engine.js'
+import type { Field } from '../fields.js'
 import type { Range } from '../lists.js'
 import { afterPrefix, type Condition, type Place, type Plan, type Value } from '../query.js'
 import type { Connection, Dialect, ResultRow } from './connection.js'
 import { columnName, tableFor, valueIn } from './tables.js'
 import type { Id } from '../store.js'
+import { maxGroups, type Summary } from '../summary.js'
 
 /** A part of a range. In an order, records without a value are a part of their own. */
 interface Part extends Range {
@@ -43,6 +45,19 @@ export class SqlReader implements Reader {
       select 1 from ${table} where ${write.all(plan.conditions)}${limit}) as counted`
     const row = await this.connection.one(text, values, false)
     return Number(row?.count)
+  }
+
+  async summarize (collection: Collection, plan: Plan, summary: Summary) {
+    const { text, values } = selectSummary(collection, plan, summary, this.connection.dialect)
+    const rows = await this.connection.run(text, values, false)
+    const { group, sum, min, max } = summary
+    return rows.map(row => ({
+      group: valueIn(row.value, group?.field.type),
+      count: Number(row.count),
+      sum: sum.map((_, n) => BigInt(String(row[`high${n}`] ?? 0)) * half + BigInt(String(row[`low${n}`] ?? 0))),
+      min: min.map(({ type }, n) => valueIn(row[`min${n}`], type)),
+      max: max.map(({ type }, n) => valueIn(row[`max${n}`], type))
+    }))
   }
 
   async lastPosition (collection: Collection) {
@@ -114,6 +129,33 @@ function selectSorted (collection: Collection, part: Part, dialect: Dialect) {
   const byValue = kind === 'absent' ? '' : `${column} ${direction} ${nulls}, `
   const text = `select record, position, ${column} as value from ${tableFor(collection).table}
     where ${where.join(' and ')} order by ${byValue}position ${direction} limit ${write.value(count)}`
+  return { text, values }
+}
+
+/** Integers are added in two halves, because the sum of many could be too large for SQLite. */
+const half = 2n ** 26n
+
+function selectSummary (collection: Collection, plan: Plan, { group, sum, min, max }: Summary, dialect: Dialect) {
+  const { values, write } = writer(dialect)
+  const column = group ? columnName(group.field.name) : 'null'
+  const value = group?.length ? `substr(${column}, 1, ${group.length})` : column
+  // PostgreSQL has no least boolean.
+  const comparable = ({ name, type }: Field) => {
+    const column = columnName(name)
+    return type === 'boolean' ? `case when ${column} then 1 when not ${column} then 0 end` : column
+  }
+  const halves = ({ name }: Field, n: number) => {
+    const column = columnName(name)
+    return `sum(${column} / ${half}) as high${n}, sum(${column} % ${half}) as low${n}`
+  }
+  const results = [
+    ...sum.map(halves),
+    ...min.map((field, n) => `min(${comparable(field)}) as min${n}`),
+    ...max.map((field, n) => `max(${comparable(field)}) as max${n}`)
+  ]
+  const text = `select ${[`${value} as value`, 'count(*) as count', ...results]} from ${tableFor(collection).table}
+    where ${write.all(plan.conditions)}${group ? ` group by ${value} order by ${value} nulls first` : ''}
+    limit ${maxGroups + 1}`
   return { text, values }
 }
 

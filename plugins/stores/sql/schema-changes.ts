@@ -90,7 +90,7 @@ async function changeAll (connection: Connection, tables: Table[], options: Chan
   await dropParts(connection, changes, indexesOf)
   for (const change of changes) await replaceColumns(connection, change)
 
-  const problems: string[] = []
+  const problems = changes.flatMap(idProblem)
   for (const change of changes) {
     if (change.before) problems.push(...await changeRecords(connection, change, options))
     else await createTable(connection, change.table)
@@ -105,6 +105,12 @@ async function changeAll (connection: Connection, tables: Table[], options: Chan
   return changes.flatMap(({ table: { table, columns }, before = [] }) => before
     .filter(({ name }) => !columns.some(column => column.name === name))
     .map(({ name }) => ({ table, column: name })))
+}
+
+function idProblem ({ table: { name, columns }, before = [] }: SchemaChange) {
+  const typeIn = (columns: Column[]) => columns.find(({ field }) => field === 'id')?.type
+  const isOther = before.length > 0 && typeIn(before) !== typeIn(columns)
+  return isOther ? [`${name}: the type of the id cannot change`] : []
 }
 
 async function lockSchemas ({ run, dialect }: Connection) {

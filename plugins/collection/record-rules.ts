@@ -1,18 +1,18 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { pointer } from '../../schemas/errors.js'
+import { pointer, type ValueProblem } from '../../schemas/errors.js'
 import { invalid } from '../http/errors.js'
-import type { ValueProblem } from '../../schemas/errors.js'
 import { checkerOf } from '../http/validation.js'
-import type { Fields } from '../stores/store.js'
+import { timestamps, type Fields } from '../stores/store.js'
+import { withOptional } from './record-schemas.js'
 
 /** The rules for the records of a collection, wherever they come from. Each function throws a 400. */
 export type RecordRules = ReturnType<typeof recordRules>
 
 export function recordRules (schema: TObject) {
-  const closed: TSchema = { ...schema, additionalProperties: false }
-  const required = schema.required?.filter(name => name !== 'id')
+  // The store sets the times.
+  const closed: TSchema = withOptional({ ...schema, additionalProperties: false }, timestamps)
   const problemsIn = checkerOf(closed)
-  const problemsInNew = checkerOf({ ...closed, required }, { useDefaults: true })
+  const problemsInNew = checkerOf(withOptional(closed, ['id']), { useDefaults: true })
 
   return {
     /** Checks a new record or several, adds their defaults, and removes fields that are not in the schema. */

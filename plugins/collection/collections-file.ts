@@ -9,9 +9,8 @@ import { schemasIn } from '../../schemas/json-schema.js'
 import { problemsOf } from '../http/problems.js'
 import { createAjv } from '../http/validation.js'
 import { readObject, StartupError } from '../startup.js'
-import {
-  checkDefinition, operations, problemsOfDefinition, problemsOfName, problemsOfRecords, type Definition
-} from './definition.js'
+import { checkDefinition, operations, type Definition } from './definition.js'
+import { problemsOfDefinition, problemsOfName, problemsOfRecords } from './definition-problems.js'
 
 const dialect = 'https://json-schema.org/draft/2020-12/schema'
 
@@ -24,6 +23,7 @@ const Entry = Type.Object({
   references: Type.Optional(Type.Record(Type.String(), Type.String())),
   idSource: Type.Optional(oneOf(['client', 'server'])),
   idParameter: Type.Optional(Type.String({ pattern: '^[A-Za-z_]+$', expected: 'letters and _' })),
+  timestamps: Type.Optional(Type.Boolean()),
   seed: Type.Optional(Type.Array(Type.Object({}))),
   renames: Type.Optional(Type.Record(Type.String(), Type.String())),
   removes: Type.Optional(Type.Array(Type.String(), { uniqueItems: true }))
