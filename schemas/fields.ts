@@ -29,7 +29,7 @@ export const PathId = Type.Integer({ format: 'int64', description: 'Id of the re
 export const TextId = Type.String({
   minLength: 1,
   maxLength: 255,
-  pattern: '^(?!(\\.|\\.\\.|summary)$)[^/]+$',
+  pattern: '^(?!(\\.|\\.\\.|summary)$)[^/]*$',
   expected: 'a text without / that is not ., .. or summary',
   description: 'Text of 1 to 255 characters without /'
 })

@@ -90,7 +90,7 @@ function missingTargets ({ name, seed, references }: Collection, tableOf: TableO
   return references.flatMap(([field, target]) => {
     const ids = new Set(seed.map((record): Value => Reflect.get(record, field)))
     ids.delete(undefined)
-    const missing = [...ids].filter(id => !holder(tableOf(target), 'id', id))
+    const missing = [...ids].filter(id => !holder(tableOf(target), 'id', id)).sort(compare)
     return missing.length > 0 ? [violations.missing(`${name}.${field}`, target, missing.length, missing[0])] : []
   })
 }

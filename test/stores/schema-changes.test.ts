@@ -205,6 +205,27 @@ onEveryEngine((t, address, engine) => {
     t.same(await all(forward.store('notes')), [{ id: 1, title: 'a', pages: 1 }, { id: 2, title: 'b', pages: 1 }])
   })
 
+  t.test('records that exist get the time of the start when their collection gets timestamps', async t => {
+    const url = address()
+    const first = await openStores(t, url, [notes({ text: string })])
+    await first.store('notes').append([{ text: 'a' }, { text: 'b' }])
+    await first.close()
+    const start = new Date().toISOString()
+    const time = { type: 'string', format: 'date-time', readOnly: true }
+    const second = await openStores(t, url, [notes({ text: string, created_at: time, updated_at: time }, ['created_at', 'updated_at'], { timestamps: true })])
+    for (const { created_at: created, updated_at: updated } of await all(second.store('notes'))) t.ok(String(created) >= start && updated === created)
+    const [added] = await outcomes([() => second.store('notes').append({ text: 'c' })])
+    t.ok(added.created_at >= start)
+  })
+
+  t.test('the type of an id cannot change', async t => {
+    const url = address()
+    await (await openStores(t, url, [notes({ text: string })])).close()
+    const after = notes({ text: string })
+    Object.assign(after.schema?.properties ?? {}, { id: string })
+    await t.rejects(openStores(t, url, [after]), { code: 'ERR_STARTUP', message: /notes: the type of the id cannot change/ })
+  })
+
   t.test('descriptions, examples and defaults do not change a schema', async t => {
     const url = address()
     await (await openStores(t, url, [notes({ text: string })])).close()
