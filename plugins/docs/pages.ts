@@ -49,11 +49,24 @@ export default async function pages (app: FastifyInstance, options: PagesOptions
       },
       uiConfig: { persistAuthorization: true },
       // The copy that the page loads has a path of its own.
-      transformSpecification: copy => ({ ...copy, servers: servers ?? [serverSeenFrom(`${app.prefix}${path}/json`)] })
+      transformSpecification (copy) {
+        removeItemFormats(copy as Document)
+        return { ...copy, servers: servers ?? [serverSeenFrom(`${app.prefix}${path}/json`)] }
+      }
     })
   }
 
   if (folder) app.register(redoc, { prefix: folder, title, document: posix.relative(folder, document) })
+}
+
+interface Document {
+  paths: Record<string, Record<string, { parameters?: { schema?: { items?: { format?: string } } }[] }>>
+}
+
+/** Swagger UI logs an error for each parameter that is a list of texts with a format. */
+function removeItemFormats ({ paths }: Document) {
+  const operations = Object.values(paths).flatMap(path => Object.values(path))
+  for (const { schema } of operations.flatMap(({ parameters = [] }) => parameters)) delete schema?.items?.format
 }
 
 type RedocOptions = Pick<PagesOptions, 'title' | 'document'> & { prefix: string }

@@ -77,16 +77,17 @@ test('in a browser', async t => {
   t.test('all texts of both pages have a contrast of at least 4.5 in light and in dark mode', async t => {
     const COLLECTIONS_FILE = `${newFolder(t)}/collections.json`
     // One collection with all operations and several kinds of fields, because the time grows with the page.
-    const properties = { id: { type: 'integer' }, text: { type: 'string', pattern: '^a', description: 'A text' }, price: { type: 'number', minimum: 0, examples: [1.5] }, colour: { type: ['string', 'null'], enum: ['red', null] } }
-    writeFileSync(COLLECTIONS_FILE, JSON.stringify({ items: null, users: null, notes: { schema: { type: 'object', required: ['id', 'price'], properties } } }))
+    const properties = { id: { type: 'integer' }, text: { type: 'string', pattern: '^a', description: 'A text' }, price: { type: 'number', minimum: 0, examples: [1.5] }, colour: { type: ['string', 'null'], enum: ['red', null] }, due: { type: 'string', format: 'date' } }
+    writeFileSync(COLLECTIONS_FILE, JSON.stringify({ items: null, users: null, notes: { schema: { type: 'object', required: ['id', 'price'], properties }, filters: ['due'] } }))
     const service = build(t, { COLLECTIONS_FILE, AUTH_TOKENS: 'sesame', PUBLIC_SCOPES: 'read', RATE_LIMIT_MAX: '1000' })
     const base = await service.listen({ port: 0, host: '127.0.0.1' })
-    const { page } = await open(`${base}/docs`, screen.options)
+    const { page, problems } = await open(`${base}/docs`, screen.options)
     await page.waitForSelector('.opblock')
     await clickAll(page, '.opblock-summary-control[aria-expanded="false"], .json-schema-2020-12-expand-deep-button')
     await page.click('#operations-notes-listNotes .try-out__btn')
     await page.click('#operations-notes-listNotes .execute')
     await page.waitForSelector('#operations-notes-listNotes .live-responses-table tbody .response-col_status')
+    t.same(problems, [], 'no component is missing')
     // The button changes the mode, because a page with all this takes much longer to open than to check.
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme })
