@@ -36,6 +36,7 @@ const itemsUsers: FastifyPluginAsync<ItemsUsersOptions> = async function itemsUs
 }
 
 export default repeatable(itemsUsers)
+export { default as api } from '../plugins/http/api.js'
 export { default as auth, type AuthOptions } from '../plugins/guards/auth.js'
 export { default as cors, type CorsOptions } from '../plugins/guards/cors.js'
 export {

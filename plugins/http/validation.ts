@@ -122,7 +122,7 @@ function isRecord (schema?: TSchema) {
 function parameterValidator (schema: TObject, part: Problem['in']) {
   const complete = part === 'headers' ? headersSchema(schema) : schema
   const validate = ajvFor(schema, { allErrors: true }).compile(complete)
-  const typed = Object.entries(complete.properties).filter(([, { type }]) => type !== 'string')
+  const typed = Object.entries<TSchema>({ ...complete.properties }).filter(([, { type }]) => type !== 'string')
   return function validateParameters (data: Record<string, unknown>) {
     for (const [name, property] of typed) {
       if (data[name] !== undefined) data[name] = converted(data[name], property)
@@ -133,7 +133,7 @@ function parameterValidator (schema: TObject, part: Problem['in']) {
 }
 
 /** In a request, the names of headers are in lower case. The description of a header says what it must be. */
-function headersSchema ({ properties, required = [], ...schema }: TObject) {
+function headersSchema ({ properties = {}, required = [], ...schema }: TObject) {
   const named = Object.entries(properties).map(([name, property]) =>
     [name.toLowerCase(), { ...property, expected: property.description }])
   const lowerCase = { properties: Object.fromEntries(named), required: required.map(name => name.toLowerCase()) }
