@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { RecordRules } from './collection/record-rules.js'
 import type { AnyQuery } from '../schemas/query.js'
@@ -12,7 +13,7 @@ export function objectStore<T extends HasId> (store: JsonStore, { checkNew, chec
     first: async id => parsed(await store.first(id)),
     async select (query) {
       const { list, next } = await store.select(query as AnyQuery)
-      return { records: JSON.parse(typeof list === 'string' ? list : await text(list)), next }
+      return { records: JSON.parse(list instanceof Readable ? await text(list) : String(list)), next }
     },
     async change (id, change) {
       return parsed(await store.change(id, function checked (current) {

@@ -67,6 +67,8 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
   const registered = new Map<string, Registered>()
   const engineOptions = { collections, timeout, poolSize, checkerOf, log: app.log }
   const engine = await openEngine(address, engineOptions).catch(cannotOpen)
+  // In memory, only the transactions of a host take time, and have their own limit.
+  const storeOptions = { collections, timeout: address === 'memory' ? Infinity : timeout }
   const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
   const problems: string[] = []
   const stores: Pick<Stores, 'open' | 'opened' | 'transaction'> = {
@@ -101,7 +103,7 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
     }
     if (known) return known.store
     const collection = collectionOf({ ...definition, seed: validSeed(definition) })
-    const json = engineStore(engine, collection, engineOptions)
+    const json = engineStore(engine, collection, storeOptions)
     const store = metrics?.observeStore(name, json) ?? json
     const rules = recordRules(schema)
     collections.set(name, collection)
@@ -143,9 +145,12 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
         if (isOver) throw new Error('The transaction has ended')
       })
       const inTransaction = Array.from(registered, ([name, { collection, rules }]) =>
-        [name, objectStore(transactionStore(transaction, collection, engineOptions), rules)] as const)
-      return within(deadline - Date.now(), work(Object.fromEntries(inTransaction) as never))
-        .finally(() => { isOver = true })
+        [name, objectStore(transactionStore(transaction, collection, storeOptions), rules)] as const)
+      try {
+        return await within(deadline - Date.now(), work(Object.fromEntries(inTransaction) as never))
+      } finally {
+        isOver = true
+      }
     }, { deadline })
   }
 }

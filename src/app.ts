@@ -12,7 +12,6 @@ import loadShedding from '../plugins/guards/load-shedding.js'
 import rateLimit from '../plugins/guards/rate-limit.js'
 import securityHeaders from '../plugins/guards/security-headers.js'
 import errors from '../plugins/http/errors.js'
-import jsonBody from '../plugins/http/json-body.js'
 import notFound from '../plugins/http/not-found.js'
 import health from '../plugins/operations/health.js'
 import metrics from '../plugins/operations/metrics.js'
@@ -21,6 +20,7 @@ import stores, { type Seed } from '../plugins/stores.js'
 import type { Config } from '../schemas/config.js'
 import checkRequest, { httpServerOptions } from './http-server.js'
 import type { LoggerOptions } from './logger.js'
+import { batchRequests } from './request-batches.js'
 
 /** Builds the standalone service: a Fastify app with the plugin and the features that are configured. */
 export function buildApp (config: Config, logger?: LoggerOptions) {
@@ -38,10 +38,10 @@ export function buildApp (config: Config, logger?: LoggerOptions) {
     pluginTimeout: 0
   })
 
+  batchRequests(app.server)
   app.decorate('collections', definitions.map(({ name }) => name))
   app.register(checkRequest)
   app.register(errors)
-  app.register(jsonBody)
   app.register(notFound)
   if (origins) app.register(cors, { origins })
   app.register(crossOriginProtection, { origins })

@@ -7,7 +7,7 @@ import { digestOf } from '../stores/collection.js'
 import type { Fields, Id, IdempotencyKey, JsonStore, SummaryQuery } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 import { recordRules } from './record-rules.js'
-import type { RelatedRecords } from './related-records.js'
+import { hasExpand, type RelatedRecords } from './related-records.js'
 import { sendList } from './send-list.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
@@ -37,9 +37,10 @@ export function handlersOf (storeOf: StoreOf, definition: CheckedDefinition, exp
     async get (request: FastifyRequest, reply: FastifyReply) {
       const record = await storeOf(request).first(idOf(request))
       if (!record) throw httpError(404)
-      const json = await expanded(request, record)
+      if (!hasExpand(request)) return sendWithEtag(request, reply, record, etagOf(record))
       // Related records are not a part of this version of the record.
-      return sendWithEtag(request, reply, json, json === record ? etagOf(json) : weakEtagOf(json))
+      const json = await expanded(request, record)
+      return sendWithEtag(request, reply, json, weakEtagOf(json))
     },
 
     /** Sends what is computed of the records that meet the conditions. */
@@ -125,9 +126,10 @@ function notSupported (): never {
 export const requestDigest = Symbol('digest of the body')
 
 /** Identifies a request by its body as it was parsed, because defaults and hooks of a host may change it. */
-export async function digestOfBody (request: FastifyRequest) {
-  if (request.headers['idempotency-key'] === undefined || request.body === undefined) return
-  request.setDecorator(requestDigest, digestOf(JSON.stringify(request.body)))
+export function digestOfBody (request: FastifyRequest, _reply: FastifyReply, done: () => void) {
+  const hasKey = request.headers['idempotency-key'] !== undefined && request.body !== undefined
+  if (hasKey) request.setDecorator(requestDigest, digestOf(JSON.stringify(request.body)))
+  done()
 }
 
 /** The idempotency key of a request and the digest of its body. */

@@ -5,14 +5,18 @@ import { ownDecorator } from '../plugin.js'
 import type { Fields, Id, JsonStore } from '../stores/store.js'
 import type { CheckedDefinition } from './definition.js'
 
+/** Whether a request asks for related records. */
+export function hasExpand ({ query }: FastifyRequest) {
+  return (query as { expand?: string }).expand !== undefined
+}
+
 export type RelatedRecords = ReturnType<typeof relatedRecords>
 
 /** Returns a function that adds `expand` to records: those that they refer to, by field. */
 export function relatedRecords (app: FastifyInstance, { references }: CheckedDefinition) {
-  return async function expanded<T extends Fields | Fields[]> (request: FastifyRequest, json: string): Promise<string> {
-    const { expand } = request.query as { expand?: string }
-    if (expand === undefined) return json
-    const given: T = JSON.parse(json)
+  return async function expanded (request: FastifyRequest, json: string | Buffer) {
+    const { expand } = request.query as { expand: string }
+    const given: Fields | Fields[] = JSON.parse(String(json))
     const records: Fields[] = [given].flat()
     const fields = [...new Set(expand.split(','))]
     const related = await Promise.all(fields.map(field => findRelated(request, field, records)))

@@ -1,5 +1,5 @@
 import type { TSchema } from '@sinclair/typebox'
-import type { FastifyPluginAsync, FastifyRequest } from 'fastify'
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { ConflictingRequest } from '../../schemas/errors.js'
 import { storeOf } from '../host-stores.js'
 import api, { namesIn } from '../http/api.js'
@@ -34,7 +34,9 @@ const collection: FastifyPluginAsync<LooseDefinition> = async function collectio
 
   for (const operation of offeredOperations(options, definition)) {
     const schema = schemas[operation]
-    const { schema: ownSchema, preValidation = [], ...own } = { ...options.routes?.[operation] }
+    const { schema: ownSchema, preValidation, ...own } = { ...options.routes?.[operation] }
+    const ofHost = [preValidation ?? []].flat()
+    const hooks = schema.body ? [digestOfBody, ...ofHost, ignoreReadOnly] : ofHost
     const config = { swaggerTransform: false as const, ...own.config, collection: definition.name }
     app.route({
       ...routeDefaults,
@@ -50,17 +52,17 @@ const collection: FastifyPluginAsync<LooseDefinition> = async function collectio
         response: errorHandler ? schema.response : successesIn(schema.response),
         ...ownSchema
       },
-      preValidation: [digestOfBody, preValidation, ignoreReadOnly].flat(),
+      ...hooks.length > 0 && { preValidation: hooks },
       handler: handlers[operation]
     })
   }
 
   /** Only hooks set readOnly fields, after this. */
-  async function ignoreReadOnly ({ body }: FastifyRequest) {
-    if (definition.readOnly.length === 0) return
-    for (const record of [body].flat()) {
-      for (const name of definition.readOnly) Reflect.deleteProperty(Object(record), name)
+  function ignoreReadOnly ({ body }: FastifyRequest, _reply: FastifyReply, done: () => void) {
+    for (const name of definition.readOnly) {
+      for (const record of [body].flat()) Reflect.deleteProperty(Object(record), name)
     }
+    done()
   }
 }
 

@@ -5,7 +5,7 @@ import { invalid } from '../http/errors.js'
 import { sendWithEtag, weakEtagOf } from '../http/etags.js'
 import { setHeaders, varyByCoding } from '../http/responses.js'
 import type { JsonStore } from '../stores/store.js'
-import type { RelatedRecords } from './related-records.js'
+import { hasExpand, type RelatedRecords } from './related-records.js'
 
 interface ListQuery extends AnyQuery {
   total?: boolean
@@ -20,26 +20,33 @@ interface Listed {
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
 export async function sendList (request: FastifyRequest, reply: FastifyReply, { store, hasFilters, expanded }: Listed) {
-  const { limit, after, sort, total, expand, ...where } = request.query as ListQuery
-  for (const [name, value] of Object.entries({ after, expand })) {
-    const needsLimit = value !== undefined && limit === undefined && (name === 'after' || hasFilters)
-    if (needsLimit) throw invalid('query', [{ path: '/limit', message: `is required with ${name}` }])
+  const { limit, after } = request.query as AnyQuery
+  const isExpanded = hasFilters && hasExpand(request)
+  if (limit === undefined && (after !== undefined || isExpanded)) {
+    throw invalid('query', [{ path: '/limit', message: `is required with ${isExpanded ? 'expand' : 'after'}` }])
   }
-  const [{ list, next }, count] = await Promise.all([
-    store.select(hasFilters ? { limit, after, sort, where } : { limit, after }),
-    hasFilters && total ? store.count({ where }) : undefined
-  ])
-  if (count !== undefined) reply.header('x-total-count', count)
+  const { list, next } = hasFilters ? await selected(request, reply, store) : await store.select({ limit, after })
   if (next !== undefined) reply.header('link', `<?${queryOfNext(request, next)}>; rel="next"`)
   varyByCoding(reply)
   if (!(list instanceof Readable)) {
-    const json = hasFilters ? await expanded(request, list) : list
+    const json = isExpanded ? await expanded(request, list) : list
     return sendWithEtag(request, reply, json, weakEtagOf(json))
   }
   setHeaders(request, reply)
   if (request.method !== 'HEAD') return list
   list.destroy() // Fastify would read it to its end
   return reply.send(Readable.from([]))
+}
+
+/** The records that meet conditions. They are counted at the same time if this is asked for. */
+async function selected ({ query }: FastifyRequest, reply: FastifyReply, store: JsonStore) {
+  const { limit, after, sort, total, expand, ...where } = query as ListQuery
+  const [page, count] = await Promise.all([
+    store.select({ limit, after, sort, where }),
+    total ? store.count({ where }) : undefined
+  ])
+  if (count !== undefined) reply.header('x-total-count', count)
+  return page
 }
 
 /** The query with another cursor. Everything else stays as the client has written it. */

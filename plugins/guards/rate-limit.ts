@@ -6,6 +6,7 @@ import { failure, retryAfter } from '../http/responses.js'
 import { metadata } from '../plugin.js'
 import { loadOptional, StartupError } from '../startup.js'
 import { documentGuard } from './document-guard.js'
+import { RequestCounts } from './request-counts.js'
 import { digestOf } from './tokens.js'
 
 export interface RateLimitOptions {
@@ -37,9 +38,6 @@ const tooMany = failure('The client has sent too many requests', { ...retryAfter
 /** Maximum time for Redis, in milliseconds. After that, requests are not limited until it is connected again. */
 const redisTimeout = 500
 
-/** Maximum number of clients that are counted in memory. The one that was seen least recently is removed. */
-const cache = 100_000
-
 /**
  * Limits the requests of each client on all routes of its scope. A request counts for its valid token, otherwise for
  * its IP address. Once an address has used up its limit, all its requests get 429, and `auth` checks no token of it.
@@ -53,8 +51,7 @@ export default fp<RateLimitOptions>(async function rateLimit (app, { max, timeWi
   await app.register(fastifyRateLimit, {
     max,
     timeWindow,
-    cache,
-    ...redis && { redis: await connect(app, redis), nameSpace: 'fastify-items-users:' },
+    ...redis ? { redis: await connect(app, redis), nameSpace: 'fastify-items-users:' } : { store: RequestCounts },
     skipOnError: true,
     keyGenerator: request => tokenOf(request) ?? normalizeIP(withoutPort(request.ip)),
     errorResponseBuilder: () => httpError(429)

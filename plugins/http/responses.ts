@@ -30,7 +30,8 @@ export function compressed () {
 
 /** Tells caches that the content coding of a response depends on the request. */
 export function varyByCoding (reply: FastifyReply) {
-  reply.header('vary', [reply.getHeader('vary') ?? [], 'accept-encoding'].flat().join(', '))
+  const others = reply.getHeader('vary')
+  reply.header('vary', others === undefined ? 'accept-encoding' : [others, 'accept-encoding'].flat().join(', '))
 }
 
 /** Options of every route. @fastify/response-validation, which does not know our schemas, is off. */

@@ -77,7 +77,7 @@ function attempt (collection: Collection, state: State | undefined, call: Change
   try {
     const record: Fields = JSON.parse(before.json)
     const changed = call.change(record, before.json)
-    const after = changed && changedRow(collection, before, collection.changed(changed, record))
+    const after = changed && changedRow(collection, before, collection.times.changed(changed, record))
     const dependencies = dependenciesOf(collection, before, after)
     if (dependencies.some(one => seen.has(one))) return again
     for (const one of dependencies) seen.add(one)

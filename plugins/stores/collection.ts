@@ -1,7 +1,9 @@
 import { hash } from 'node:crypto'
+import type { TObject } from '@sinclair/typebox'
 import { pointer } from '../../schemas/errors.js'
 import { fieldsOf, type Field } from './fields.js'
 import { planner, type Value } from './query.js'
+import { recordTimes } from './record-times.js'
 import { NotStorableError } from './store-errors.js'
 import type { Fields, HasId, Id, StoreDefinition } from './store.js'
 import { indexTime } from './times.js'
@@ -34,23 +36,18 @@ export const maxCountedId = 2 ** 52
 const maxIndexedText = 850
 
 export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
-  const { name, schema, seed, references = {}, renames = {}, removes = [], upgrade } = definition
-  const { timestamps: hasTimestamps = false } = definition
-  const names = Object.keys(schema.properties)
+  const { name, schema, seed, references = {}, renames = {}, removes = [], upgrade, timestamps } = definition
   const indexed = ['id', ...indexedFields(definition)]
   const fields = fieldsOf(schema).filter(field => indexed.includes(field.name))
-  const { minimum = 1, maximum = maxCountedId } = { ...schema.properties.id }
-  /** A record from elsewhere, with the times that it does not have. */
-  const timed = (record: Fields, time = new Date().toISOString()) =>
-    hasTimestamps ? { ...record, created_at: record.created_at ?? time, updated_at: record.updated_at ?? time } : record
-  const known = (record: Fields) => Object.fromEntries(names.map(name => [name, record[name]]))
+  const { type, minimum = 1, maximum = maxCountedId } = { ...schema.properties.id }
   return {
     name,
     schema,
-    seed: seed.map(record => timed(known(record as Fields)) as HasId),
+    seed: seed.map(record => known(schema, record as Fields)),
     renames,
     removes,
     upgrade,
+    times: recordTimes(timestamps),
     /** The fields with an index. */
     fields,
     unique: uniqueFields(definition),
@@ -58,24 +55,35 @@ export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
     references: Object.entries(references).sort(([, one], [, other]) => one < other ? -1 : 1),
     /** The first and the last id that the server generates, unless they are UUIDs. */
     ids: { first: Math.max(Math.ceil(minimum), 1), last: Math.min(maximum, maxCountedId) },
-    hasTextIds: schema.properties.id?.type === 'string',
+    hasTextIds: type === 'string',
     plan: planner(fields),
-    created: (record: Fields, time: string) =>
-      hasTimestamps ? { ...record, created_at: time, updated_at: time } : record,
-    changed: (record: Fields, { created_at: created }: Fields) =>
-      hasTimestamps ? { ...record, created_at: created, updated_at: new Date().toISOString() } : record,
-    timed,
-    valuesOf: (record: Fields) => Object.fromEntries(fields.map(field => [field.name, indexedValue(record, field)])),
-    /** The JSON of a record: the fields of its schema in their order, then others. */
-    encode: (record: Fields) => JSON.stringify({ ...known(record), ...record })
+    encode: encoderOf(schema),
+    valuesOf: (record: Fields) => Object.fromEntries(fields.map(field => [field.name, indexedValue(record, field)]))
+  }
+}
+
+/** A record without the fields that are not in its schema. */
+function known ({ properties }: TObject, record: Fields) {
+  return Object.fromEntries(Object.entries(record).filter(([name]) => Object.hasOwn(properties, name)))
+}
+
+/** Returns a function that encodes a record: the fields of its schema in their order, then others. */
+function encoderOf ({ properties }: TObject) {
+  const names = Object.keys(properties)
+  return function encode (record: Fields) {
+    const ordered: Fields = {}
+    for (const name of names) ordered[name] = record[name]
+    for (const name in record) ordered[name] = record[name]
+    return JSON.stringify(ordered)
   }
 }
 
 /** The records of a new collection, and its counter. */
-export function seedOf ({ seed, encode, valuesOf }: Collection) {
-  const rows = seed.map((record, n): Row =>
-    ({ position: n + 1, id: record.id, json: encode(record), values: valuesOf(record) }))
-  const ids = seed.map(({ id }) => typeof id === 'number' && id <= maxCountedId ? id : 0)
+export function seedOf ({ seed, times, encode, valuesOf }: Collection) {
+  const records = seed.map(times.completed)
+  const rows = records.map((record, n): Row =>
+    ({ position: n + 1, id: record.id as Id, json: encode(record), values: valuesOf(record) }))
+  const ids = records.map(({ id }) => typeof id === 'number' && id <= maxCountedId ? id : 0)
   return { rows, counter: { position: rows.length, lastId: ids.reduce((one, other) => Math.max(one, other), 0) } }
 }
 

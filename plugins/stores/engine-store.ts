@@ -13,8 +13,8 @@ type StoreOptions = Pick<EngineOptions, 'collections' | 'timeout'>
 
 /** How a store writes. */
 interface Writer {
-  insert (call: Insert): Promise<string | undefined>
-  change (call: ChangeCall): Promise<string | undefined>
+  insert (call: Insert): MaybePromise<string | undefined>
+  change (call: ChangeCall): MaybePromise<string | undefined>
 }
 
 /** The store of a collection. Calls that arrive together are one transaction. */
@@ -61,12 +61,11 @@ function isId (id: Id) {
 }
 
 function storeOn (collection: Collection, reader: Reader, { insert, change }: Writer, timeout: number): JsonStore {
-  const inTime = <T>(result: MaybePromise<T>) => result instanceof Promise ? within(timeout, result) : result
   const select = listsOf(collection, reader)
   const summarize = summariesOf(collection, reader)
   return {
     append: async (given, key) => await insert(insertOf(collection, given, key)) as string,
-    first: id => isId(id) ? inTime(reader.first(collection, id)) : undefined,
+    first: id => isId(id) ? within(timeout, reader.first(collection, id)) : undefined,
     select: query => within(timeout, select(query)),
     async change (id, changeOf) {
       if (!isId(id)) return
@@ -75,6 +74,6 @@ function storeOn (collection: Collection, reader: Reader, { insert, change }: Wr
       return change({ id, change: (...current) => context.runInAsyncScope(changeOf, undefined, ...current) })
     },
     summarize: query => within(timeout, summarize(query)),
-    count: async ({ where, limit }) => inTime(reader.count(collection, collection.plan({ where, limit })))
+    count: async ({ where, limit }) => within(timeout, reader.count(collection, collection.plan({ where, limit })))
   }
 }

@@ -34,6 +34,8 @@ export interface TransactionOptions {
 export interface Reader {
   /** The JSON of the first record with this id. */
   first (collection: Collection, id: Id): MaybePromise<string | undefined>
+  /** The list of all records as JSON, if the engine keeps it. */
+  whole (collection: Collection): Buffer | undefined
   /** Some of the records that a query selects. */
   piece (collection: Collection, range: Range): MaybePromise<Piece>
   /** The number of records that a query selects, up to its limit. */

@@ -20,13 +20,11 @@ export interface Insert {
 /** Reads a call. A call with records that cannot be stored throws. */
 export function insertOf (collection: Collection, given: Fields | readonly Fields[], key?: IdempotencyKey): Insert {
   const isMany = Array.isArray(given)
-  const all: readonly Fields[] = isMany ? given : [given]
-  const now = new Date().toISOString()
+  const all = collection.times.created(isMany ? given : [given])
   return { records: all.map(withValues), isMany, key }
 
-  function withValues (record: Fields, n: number) {
+  function withValues (fields: Fields, n: number) {
     try {
-      const fields = collection.created(record, now)
       return { fields, values: collection.valuesOf(fields) }
     } catch (error) {
       if (!isMany || !(error instanceof NotStorableError)) throw error
@@ -104,8 +102,10 @@ function numbered (collection: Collection, { counter }: Facts, records: Insert['
   if (areNew && !hasTextIds && counter.lastId + records.length > ids.last) throw new NoIdLeftError()
   const newId = (n: number) => hasTextIds ? newUuid() : counter.lastId + 1 + n
   return records.map(({ fields, values }, n) => {
-    const id = areNew ? newId(n) : values.id as Id
-    return { position: counter.position + 1 + n, id, json: encode({ ...fields, id }), values: { ...values, id } }
+    const position = counter.position + 1 + n
+    if (!areNew) return { position, id: values.id as Id, json: encode(fields), values }
+    const id = newId(n)
+    return { position, id, json: encode({ ...fields, id }), values: { ...values, id } }
   })
 }
 

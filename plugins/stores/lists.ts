@@ -4,14 +4,14 @@ import type { AnyQuery } from '../../schemas/query.js'
 import type { Collection } from './collection.js'
 import type { Reader } from './engine.js'
 import { cursorOf, type Place, type Plan } from './query.js'
-import type { JsonPage } from './store.js'
+import type { JsonPage, MaybePromise } from './store.js'
 
 /** Lists are read in pieces of about so many characters, and at most so many records. */
 const pieceSize = 512 * 1024
 const maxRecords = 10_000
 
 /** A longer list of all records is a stream, in characters. */
-const maxListSize = 1024 * 1024
+export const maxListSize = 1024 * 1024
 
 /** A page ends when it has so many characters. */
 const maxPageSize = 8 * maxListSize
@@ -39,8 +39,14 @@ export function listsOf (collection: Collection, reader: Reader) {
   /** The average size of a record in the last piece. The first one may be much larger. */
   let recordSize = 10_000
 
-  return async function select (query: AnyQuery): Promise<JsonPage> {
+  return function select (query: AnyQuery): MaybePromise<JsonPage> {
     const plan = collection.plan(query)
+    const isWhole = plan.digest === '' && plan.limit === Infinity && !plan.after
+    const list = isWhole ? reader.whole(collection) : undefined
+    return list ? { list } : read(plan)
+  }
+
+  async function read (plan: Plan): Promise<JsonPage> {
     const isPage = plan.limit < Infinity
     const { json, last, hasMore } = await readStart(plan, isPage ? maxPageSize : maxListSize)
     if (!hasMore) return { list: `[${json}]` }
@@ -52,9 +58,9 @@ export function listsOf (collection: Collection, reader: Reader) {
 
   /** Reads the first records of a query: as many as its limit and a size allow. */
   async function readStart (plan: Plan, maxSize: number) {
-    let start = await read({ plan, after: plan.after, count: Math.min(plan.limit, nextCount()) })
+    let start = await readPiece({ plan, after: plan.after, count: Math.min(plan.limit, nextCount()) })
     while (start.hasMore && start.json.length < maxSize && start.count < plan.limit) {
-      const next = await read({ plan, after: start.last, count: Math.min(plan.limit - start.count, nextCount()) })
+      const next = await readPiece({ plan, after: start.last, count: Math.min(plan.limit - start.count, nextCount()) })
       start = { ...next, json: [start.json, next.json].filter(Boolean).join(), count: start.count + next.count }
     }
     return start
@@ -65,7 +71,7 @@ export function listsOf (collection: Collection, reader: Reader) {
     yield `[${first}`
     for (let hasMore = true; hasMore;) {
       await nextTurn()
-      const piece = await read({ plan, after, lastPosition, count: nextCount() })
+      const piece = await readPiece({ plan, after, lastPosition, count: nextCount() })
       if (piece.count > 0) yield `,${piece.json}`
       hasMore = piece.hasMore
       after = piece.last
@@ -77,7 +83,7 @@ export function listsOf (collection: Collection, reader: Reader) {
     return Math.max(2, Math.min(maxRecords, Math.floor(pieceSize / recordSize)))
   }
 
-  async function read (range: Range) {
+  async function readPiece (range: Range) {
     const piece = await reader.piece(collection, range)
     // The next records may be larger, so that pieces grow in steps.
     if (piece.count > 0) recordSize = Math.max(piece.json.length / piece.count, recordSize / 4)

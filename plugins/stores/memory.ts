@@ -6,7 +6,7 @@ import {
 } from './engine.js'
 import { engineStore } from './engine-store.js'
 import type { Field } from './fields.js'
-import type { Piece, Range } from './lists.js'
+import { maxListSize, type Piece, type Range } from './lists.js'
 import { compare, comparePlaces, testOf, type Place, type Plan, type Value } from './query.js'
 import { unfit, violations } from './store-errors.js'
 import type { HasId, JsonStore, StoreDefinition } from './store.js'
@@ -25,6 +25,8 @@ interface Table {
   /** The records by the value of a field, for each field with an index. */
   indexes: Map<string, Index>
   counter: Counter
+  /** The list of all records, if it is not long. It is made when it is read, and lost with the next change. */
+  list?: { json: Buffer | undefined }
 }
 
 type TableOf = (collection: string) => Table
@@ -71,7 +73,7 @@ export function memoryStore<T extends HasId> (definition: Omit<StoreDefinition<T
   const collections = new Map([['', collection]])
   const engine = memoryEngine(collections)
   engine.start()
-  return engineStore(engine, collection, { collections, timeout: 2 ** 31 - 1 })
+  return engineStore(engine, collection, { collections, timeout: Infinity })
 }
 
 function newTable (collection: Collection): Table {
@@ -88,7 +90,7 @@ function newTable (collection: Collection): Table {
 /** The problems of initial records that refer to no record. */
 function missingTargets ({ name, seed, references }: Collection, tableOf: TableOf) {
   return references.flatMap(([field, target]) => {
-    const ids = new Set(seed.map((record): Value => Reflect.get(record, field)))
+    const ids = new Set(seed.map(record => record[field] as Value))
     ids.delete(undefined)
     const missing = [...ids].filter(id => !holder(tableOf(target), 'id', id)).sort(compare)
     return missing.length > 0 ? [violations.missing(`${name}.${field}`, target, missing.length, missing[0])] : []
@@ -180,6 +182,7 @@ function placeOf ({ values, position }: Row, field: string): Place {
 function readerOn (tableOf: TableOf): Reader {
   return {
     first: ({ name }, id) => holder(tableOf(name), 'id', id)?.json,
+    whole: ({ name }) => wholeList(tableOf(name)),
     piece: ({ name }, range) => pieceOf(tableOf(name), range),
     count: ({ name }, plan) => plan.conditions.length === 0
       ? Math.min(tableOf(name).rows.size, plan.limit)
@@ -200,6 +203,20 @@ function pieceOf (table: Table, range: Range): Piece {
     last: last && { value: sort && last.values[sort.name], position: last.position },
     hasMore: found.length > count
   }
+}
+
+function wholeList (table: Table) {
+  if (!table.list) {
+    const json: string[] = []
+    let size = 0
+    for (const row of table.rows.values()) {
+      json.push(row.json)
+      size += row.json.length
+      if (size > maxListSize) break
+    }
+    table.list = { json: size > maxListSize ? undefined : Buffer.from(`[${json}]`) }
+  }
+  return table.list.json
 }
 
 function selected (table: Table, { plan, after, lastPosition = Infinity, count }: Range) {

@@ -78,7 +78,7 @@ export type Change = (record: Fields, json: string) => Fields | undefined
 
 export interface JsonPage {
   /** A JSON array. A list of all records that is long is a stream. */
-  list: string | Readable
+  list: string | Buffer | Readable
   next?: string | undefined
 }
 

@@ -1,11 +1,16 @@
 import { StoreUnavailableError } from './store-errors.js'
+import type { MaybePromise } from './store.js'
 
 function tooLate () {
   return new StoreUnavailableError(new Error('The database did not answer in time'))
 }
 
 /** Fails if a result takes longer than this time, in milliseconds. */
-export async function within<T> (timeout: number, result: T | Promise<T>): Promise<T> {
+export function within<T> (timeout: number, result: MaybePromise<T>): MaybePromise<T> {
+  return timeout < Infinity && result instanceof Promise ? raced(timeout, result) : result
+}
+
+async function raced<T> (timeout: number, result: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(tooLate()), timeout)

@@ -295,7 +295,7 @@ test('a missing store for a collection is reported at startup', async t => {
 test('every exported plugin has the supported Fastify versions, and a name unless it can be registered several times', async t => {
   const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8'))
   const plugins = Object.entries({ ...exported, default: {}, itemsUsers }).filter(([, value]) => Object.hasOwn(value, Symbol.for('plugin-meta')))
-  t.equal(plugins.length, 14)
+  t.equal(plugins.length, 15)
   for (const [name, plugin] of plugins) {
     t.match(Reflect.get(plugin, Symbol.for('plugin-meta')), {
       fastify: peerDependencies.fastify, name: ['collection', 'itemsUsers'].includes(name) ? undefined : /^fastify-items-users\/[a-z-]+$/

@@ -32,6 +32,7 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
     check,
     reader: {
       first: (collection, id) => laneOf(collection).first(id),
+      whole: () => undefined,
       piece: (collection, range) => read(collection, reader => reader.piece(collection, range)),
       summarize: (collection, plan, summary) => read(collection, reader => reader.summarize(collection, plan, summary)),
       count: (collection, plan) => read(collection, reader => reader.count(collection, plan)),

@@ -25,6 +25,10 @@ export class SqlReader implements Reader {
     return row instanceof Promise ? row.then(recordIn) : recordIn(row)
   }
 
+  whole () {
+    return undefined
+  }
+
   async piece (collection: Collection, range: Range) {
     if (range.plan.sort) return this.sortedPiece(collection, range)
     const { text, values } = selectJoined(collection, range, this.connection.dialect)

@@ -83,13 +83,13 @@ function asItIs (collection: Collection, { checkerOf }: ChangeOptions) {
 
 /** Renames and removes fields, upgrades the record, and adds defaults if it does not fit without them. */
 function upToDate (collection: Collection, { checkerOf }: ChangeOptions) {
-  const { schema, removes, upgrade = (record: Fields) => record, encode, timed } = collection
+  const { schema, removes, upgrade = (record: Fields) => record, encode, times } = collection
   const problemsIn = checkerOf(schema, { useDefaults: false, removeUnknown: false })
   const problemsWithDefaults = checkerOf(schema, { useDefaults: true, removeUnknown: false })
 
   return function fit (old: Fields): Fit {
     const { record, lost } = renamed(collection, old)
-    const upgraded: Fields = { ...timed(upgrade(record) as Fields) }
+    const upgraded: Fields = { ...times.completed(upgrade(record) as Fields) }
     for (const name of removes) delete upgraded[name]
     const unknown = Object.keys(upgraded).filter(name => !Object.hasOwn(schema.properties, name))
     const invalid = problemsIn(upgraded) && problemsWithDefaults(upgraded)
