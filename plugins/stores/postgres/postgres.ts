@@ -181,7 +181,7 @@ async function schemaTransaction<R> (client: pg.Client, timeout: number, work: (
       return result
     } catch (error) {
       await client.query('rollback')
-      if (attempts === 5 || !/^(40001|40P01|23505|42P07)$/.test(codeOf(error))) throw error
+      if (attempts === 5 || !/^(40001|40P01|23505|42P07|42710)$/.test(codeOf(error))) throw error
       await sleep(Math.random() * 100)
     }
   }
