@@ -11,7 +11,8 @@ import { freePort } from '../support/postgres.js'
 const curl = /^curl (?:-[is] )?'?http:\/\/127\.0\.0\.1:(\d+)([^\s']*)'?(?: -H '(.+?): (.+?)')?(?: -d '(.+)')?(?: \| grep (\w+))?$/
 const start = /^(?:(.+) )?npm start$/
 
-for (const page of pages) {
+// first-application.md is one story, with a test of its own.
+for (const page of pages.filter(page => page !== 'docs/first-application.md')) {
   test(`the examples in ${page} have the responses that it shows`, async t => {
     const metricsPort = await freePort()
     const examples = examplesIn(page)
