@@ -15,7 +15,11 @@ export default [
     files: ['{schemas,plugins,src}/**/*.ts'],
     rules: {
       '@stylistic/max-len': ['error', { code: 120, ignoreUrls: true }],
-      'no-nested-ternary': 'error'
+      'no-nested-ternary': 'error',
+      'max-lines-per-function': ['error', 60],
+      'max-lines': ['error', 250],
+      complexity: ['error', 12],
+      'max-params': ['error', 4]
     }
   },
   // TypeScript finds unused names, in a tenth of the time.

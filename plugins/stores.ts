@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import { databaseDefaults } from '../schemas/config.js'
 import type { CheckedDefinition, Definition } from './collection/definition.js'
 import { problemsOfRecords } from './collection/definition-problems.js'
-import { recordRules, type RecordRules } from './collection/record-rules.js'
+import { recordRules } from './collection/record-rules.js'
 import type { Records } from './definitions.js'
 import {
   hostStores, refuseConstraints, type HostStores, type StoreOrFunction, type Stores
@@ -14,13 +14,13 @@ import { checksOf } from './operations/health.js'
 import type { Metrics } from './operations/metrics.js'
 import { metadata, ownDecorator } from './plugin.js'
 import { StartupError } from './startup.js'
-import { collectionOf, uniqueFields, type Collection, type Collections } from './stores/collection.js'
-import type { Engine, EngineOptions } from './stores/engine.js'
+import { collectionOf, uniqueFields, type Collections } from './stores/collection.js'
+import type { Engine, EngineOptions, Transaction } from './stores/engine.js'
 import { engineStore, transactionStore } from './stores/engine-store.js'
 import { fieldsOf } from './stores/fields.js'
 import { memoryEngine } from './stores/memory.js'
 import { StoreUnavailableError } from './stores/store-errors.js'
-import type { HasId, JsonStore, MaybePromise, OwnStore, StoreDefinition } from './stores/store.js'
+import type { HasId, JsonStore, MaybePromise, OwnStore, Store, StoreDefinition } from './stores/store.js'
 import { within } from './stores/time-limits.js'
 
 /** The initial records of new collections, by the name of the collection. */
@@ -54,9 +54,8 @@ export default stores
 /** A collection that is registered. */
 interface Registered {
   definition: StoreDefinition<HasId>
-  collection: Collection
-  rules: RecordRules
   store: JsonStore
+  inTransaction (transaction: Transaction): Store<HasId>
 }
 
 /** The stores of an engine. Each collection adds its store when it is registered. */
@@ -70,27 +69,20 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
   // In memory, only the transactions of a host take time, and have their own limit.
   const storeOptions = { collections, timeout: address === 'memory' ? Infinity : timeout }
   const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
-  const problems: string[] = []
+  const seeds = seedsOf(options.seed)
+  let isReady = false
   const stores: Pick<Stores, 'open' | 'opened' | 'transaction'> = {
     open,
     opened: name => registered.get(name)?.store,
-    transaction
+    transaction: transactionsOn(engine, registered, timeout)
   }
-  let isReady = false
-  let closing: MaybePromise<void> | undefined
 
-  app.addHook('onReady', async function startEngine () {
-    try {
-      checkSeeds()
-      checkReferences(Array.from(registered.values(), ({ definition }) => definition))
-      await engine.start()
-      isReady = true
-    } catch (error) {
-      await close()
-      cannotOpen(error as Error)
-    }
+  startAndClose(app, engine, async function startEngine () {
+    seeds.check(registered)
+    checkReferences(Array.from(registered.values(), ({ definition }) => definition))
+    await engine.start()
+    isReady = true
   })
-  app.addHook('onClose', close)
   checksOf(app).push(checkOf(engine))
   metrics?.observeConnections(engine.connections)
   return stores
@@ -102,41 +94,67 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
       throw new StartupError(`The collection ${name} is registered with two different schemas.`)
     }
     if (known) return known.store
-    const collection = collectionOf({ ...definition, seed: validSeed(definition) })
+    const collection = collectionOf({ ...definition, seed: seeds.validSeed(definition) })
     const json = engineStore(engine, collection, storeOptions)
     const store = metrics?.observeStore(name, json) ?? json
     const rules = recordRules(schema)
+    const inTransaction = (transaction: Transaction) =>
+      objectStore(transactionStore(transaction, collection, storeOptions), rules)
     collections.set(name, collection)
-    registered.set(name, { definition, collection, rules, store })
+    registered.set(name, { definition, store, inTransaction })
     Object.assign(stores, { [name]: guarded(objectStore(store, rules), checkReady) })
     return store
-  }
-
-  /** The initial records: those of the option if there are some, otherwise its own. */
-  function validSeed (definition: StoreDefinition<HasId>) {
-    const { name, seed: own } = definition
-    const seed = options.seed === undefined ? own : options.seed[name] ?? []
-    const found = problemsOfRecords(definition, seed)
-    problems.push(...found.map(({ path, message }) => `  /${name}${path} ${message}`))
-    return found.length > 0 ? [] : seed as HasId[]
-  }
-
-  function checkSeeds () {
-    const unknown = Object.keys(options.seed ?? {}).filter(name => !registered.has(name))
-    const all = [...problems, ...unknown.map(name => `  /${name} is not a collection`)]
-    if (all.length > 0) throw new StartupError(['Invalid records in the option seed:', ...all].join('\n'))
   }
 
   function checkReady () {
     if (!isReady) throw new StartupError('The stores can be used when the app is ready.')
   }
+}
+
+/** Starts an engine with the app, and closes it with the app, or if it cannot start. */
+function startAndClose (app: FastifyInstance, engine: Engine, start: () => Promise<void>) {
+  let closing: MaybePromise<void> | undefined
 
   async function close () {
     closing ??= engine.close()
     await closing
   }
 
-  function transaction<T> (work: (stores: never) => Promise<T>) {
+  app.addHook('onClose', close)
+  app.addHook('onReady', async function startEngine () {
+    try {
+      await start()
+    } catch (error) {
+      await close()
+      cannotOpen(error as Error)
+    }
+  })
+}
+
+/** The initial records: those of the option if there is one, otherwise those of each collection. */
+function seedsOf (given: Seed | undefined) {
+  const problems: string[] = []
+
+  return {
+    validSeed (definition: StoreDefinition<HasId>) {
+      const { name, seed: own } = definition
+      const seed = given === undefined ? own : given[name] ?? []
+      const found = problemsOfRecords(definition, seed)
+      problems.push(...found.map(({ path, message }) => `  /${name}${path} ${message}`))
+      return found.length > 0 ? [] : seed as HasId[]
+    },
+
+    check (registered: Map<string, unknown>) {
+      const unknown = Object.keys(given ?? {}).filter(name => !registered.has(name))
+      const all = [...problems, ...unknown.map(name => `  /${name} is not a collection`)]
+      if (all.length > 0) throw new StartupError(['Invalid records in the option seed:', ...all].join('\n'))
+    }
+  }
+}
+
+/** Returns the method `transaction` of the stores. */
+function transactionsOn (engine: Engine, registered: Map<string, Registered>, timeout: number) {
+  return function transaction<T> (work: (stores: never) => Promise<T>) {
     const deadline = Date.now() + timeout
     return engine.transaction(async function runWork (opened) {
       let isOver = false
@@ -144,10 +162,9 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
       const transaction = guarded(opened, () => {
         if (isOver) throw new Error('The transaction has ended')
       })
-      const inTransaction = Array.from(registered, ([name, { collection, rules }]) =>
-        [name, objectStore(transactionStore(transaction, collection, storeOptions), rules)] as const)
+      const stores = Array.from(registered, ([name, { inTransaction }]) => [name, inTransaction(transaction)] as const)
       try {
-        return await within(deadline - Date.now(), work(Object.fromEntries(inTransaction) as never))
+        return await within(deadline - Date.now(), work(Object.fromEntries(stores) as never))
       } finally {
         isOver = true
       }

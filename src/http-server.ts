@@ -81,7 +81,7 @@ function malformed () {
 function frameworkErrors (error: Error & { statusCode?: number }, request: FastifyRequest, reply: FastifyReply) {
   const invalidPath = errorBody(invalid('path', [{ path: '', message: 'must be a valid URL' }]), 400)
   const body = error.statusCode === 414 ? { detail: details[414] } : invalidPath
-  sendError(request, reply, error.statusCode === 414 ? 414 : 400, body)
+  sendError(request, reply.code(error.statusCode === 414 ? 414 : 400), body)
   request.log.info({ req: request, res: reply }, 'request rejected') // it has no `onResponse` hooks
 }
 

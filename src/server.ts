@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyInstance } from 'fastify'
 import type { Health } from '../plugins/operations/health.js'
 import { StartupError } from '../plugins/startup.js'
+import type { Config } from '../schemas/config.js'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
@@ -31,28 +33,36 @@ function withVariables (message: string) {
 
 async function start () {
   const { readCommandLine } = await import('./command-line.js')
-  const { misspelled, readConfig, storageOf } = await import('./config.js')
+  const { misspelled, readConfig } = await import('./config.js')
   const { text, set } = readCommandLine(process.argv.slice(2))
   if (text !== undefined) return console.log(text)
   const config = readConfig(process.env, set)
-  const { HOST: host, PORT: port, SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT } = config
   let onSignal: NodeJS.SignalsListener = () => process.exit(0) // during startup, there is nothing to finish
   // Without a listener, the first process of a container ignores a signal.
   for (const name of signals) process.on(name, signal => onSignal(signal))
   // It takes a while to load, which is not necessary for --help and errors in the configuration.
-  const { default: closeWithGrace } = await import('close-with-grace')
-  const { buildApp, prefixesOf } = await import('./app.js')
+  const { buildApp } = await import('./app.js')
   const log = config.LOG_LEVEL === 'silent' ? undefined : await startLog(config.LOG_LEVEL)
   const app = buildApp(config, log?.options)
   for (const warning of misspelled({ ...process.env, ...set })) app.log.warn(warning)
+  const close = await closing(app, config, log)
+  await listen(app, config)
+  onSignal = closeOnSignal(app, close)
+}
 
+type Log = Awaited<ReturnType<typeof startLog>>
+
+/** Returns a function that closes the app. An error that nothing has caught does so, too. */
+async function closing (app: FastifyInstance, { SHUTDOWN_DELAY, SHUTDOWN_TIMEOUT }: Config, log?: Log) {
+  const { default: closeWithGrace } = await import('close-with-grace')
   let isDraining = false
-  app.addHook('onRequest', function closeConnection (_request, reply, done) {
-    if (isDraining) reply.raw.setHeader('connection', 'close')
+  // While a body is still arriving, the connection stays open: closing it could destroy the response.
+  app.addHook('onRequest', function closeConnection ({ raw }, reply, done) {
+    if (isDraining && raw.complete) reply.raw.setHeader('connection', 'close')
     done()
   })
 
-  // Signals are handled below, so that a second signal exits at once.
+  // Signals are handled elsewhere, so that a second signal exits at once.
   const delay = SHUTDOWN_DELAY + SHUTDOWN_TIMEOUT
   const { close } = closeWithGrace({ delay, skip: [...signals, 'beforeExit'] }, async function closeApp ({ err }) {
     if (err && !log) console.error(err)
@@ -61,17 +71,20 @@ async function start () {
     await app.close()
     await log?.close()
   })
+  return close
 
-  try {
-    await app.ready().then(undefined, error => cannotListen('METRICS_PORT', error))
-    await app.listen({ host, port, listenTextResolver: welcome }).catch(error => cannotListen('PORT', error))
-  } catch (error) {
-    await app.close() // otherwise what has started already, such as the metrics server, would keep the process running
-    throw error
+  /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
+  async function drain () {
+    if (SHUTDOWN_DELAY === 0) return
+    app.getDecorator<Health['markNotReady']>('markNotReady')()
+    isDraining = true
+    await sleep(SHUTDOWN_DELAY)
   }
+}
 
+function closeOnSignal (app: FastifyInstance, close: () => void): NodeJS.SignalsListener {
   let since: number | undefined
-  onSignal = function closeOnSignal (signal) {
+  return function onSignal (signal) {
     if (since === undefined) {
       since = Date.now()
       app.log.info(`closing on ${signal}`)
@@ -81,13 +94,18 @@ async function start () {
       process.exit(1)
     }
   }
+}
 
-  /** Fails readiness and disables keep-alive, so that load balancers drain this instance before it closes. */
-  async function drain () {
-    if (SHUTDOWN_DELAY === 0) return
-    app.getDecorator<Health['markNotReady']>('markNotReady')()
-    isDraining = true
-    await sleep(SHUTDOWN_DELAY)
+async function listen (app: FastifyInstance, config: Config) {
+  const { storageOf } = await import('./config.js')
+  const { prefixesOf } = await import('./app.js')
+  const { HOST: host, PORT: port } = config
+  try {
+    await app.ready().then(undefined, error => cannotListen('METRICS_PORT', error))
+    await app.listen({ host, port, listenTextResolver: welcome }).catch(error => cannotListen('PORT', error))
+  } catch (error) {
+    await app.close() // otherwise what has started already, such as the metrics server, would keep the process running
+    throw error
   }
 
   function welcome (at: string) {

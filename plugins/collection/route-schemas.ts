@@ -1,32 +1,38 @@
-import { Type } from '@sinclair/typebox'
+import { Type, type TObject } from '@sinclair/typebox'
 import type { FastifySchema } from 'fastify'
 import { PathId, PathTextId, ref } from '../../schemas/fields.js'
 import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
 import { errorResponses, etagHeader, listOf, notModified, totalHeader } from '../http/responses.js'
 import { uniqueFields } from '../stores/collection.js'
+import { CreationHeaders } from './creating-handlers.js'
 import { maxRecords, type CheckedDefinition, type Operation } from './definition.js'
-import { CreationHeaders } from './handlers.js'
 import { listQueryOf, recordQueryOf, summaryQueryOf } from './list-parameters.js'
+
+/** What is computed of records. Clients get only what they ask for. */
+const SummaryResult = Type.Object({
+  count: Type.Optional(Type.Integer()),
+  sum: Type.Optional(Type.Record(Type.String(), Type.Integer())),
+  min: Type.Optional(Type.Object({})),
+  max: Type.Optional(Type.Object({}))
+})
 
 /** The schemas of the routes of a collection, which are also in the document. */
 export function schemasOf (definition: CheckedDefinition, prefix: string): Record<Operation, FastifySchema> {
-  const { schema, newSchema, patchSchema, filters, idSource, idParameter, words: { one, many } } = definition
+  const { schema, idParameter } = definition
   // @fastify/swagger documents the parameters of a prefix, such as `/:tenant/api`, only if the route has none.
   const inPrefix = parametersIn(prefix).map(name => [name, Type.String()])
   const pathId = schema.properties.id?.type === 'string' ? PathTextId : PathId
   const params = Type.Object({ ...Object.fromEntries(inPrefix), [idParameter]: pathId })
-  const location = {
-    Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` })
+  return {
+    ...readingSchemas(definition, params),
+    ...creatingSchemas(definition),
+    ...changingSchemas(definition, params)
   }
-  const mayRepeat = !uniqueFields(definition).includes('id')
-  const whichRecord = mayRepeat ? `If several ${many} have this id, it is the one that was created first.` : ''
-  const thisRecord = mayRepeat ? `The first ${one} with this id` : `The ${one} with this id`
-  const whoChoosesId = idSource === 'client'
-    ? `The client chooses the id. It ${mayRepeat ? 'need not' : 'must'} be unique.`
-    : 'The service generates a unique id. An id in the body is ignored.'
+}
+
+function readingSchemas (definition: CheckedDefinition, params: TObject) {
+  const { schema, filters, ignoreUnknownParameters, words: { one, many } } = definition
   const orders = filters.length > 0 ? ', or in that of `sort`' : ''
-  const changed = ref(schema, { description: `The stored ${one}`, headers: etagHeader })
-  const change = { params, headers: ChangeHeaders, response: { 200: changed, ...errorResponses(404, 409, 412, 413) } }
 
   return {
     list: {
@@ -36,7 +42,7 @@ export function schemasOf (definition: CheckedDefinition, prefix: string): Recor
       querystring: listQueryOf(definition),
       headers: ReadingHeaders,
       response: {
-        200: definition.ignoreUnknownParameters
+        200: ignoreUnknownParameters
           ? listOf(schema, `All ${many}, or one page, in order of creation`)
           : listOf(schema, `The ${many} that match, or one page`, totalHeader),
         304: notModified,
@@ -46,17 +52,44 @@ export function schemasOf (definition: CheckedDefinition, prefix: string): Recor
 
     get: {
       summary: `Get one ${one}`,
-      ...whichRecord && { description: whichRecord },
+      ...mayRepeat(definition) && { description: firstOf(definition) },
       params,
-      ...!definition.ignoreUnknownParameters && { querystring: recordQueryOf(definition) },
+      ...!ignoreUnknownParameters && { querystring: recordQueryOf(definition) },
       headers: ReadingHeaders,
       response: {
-        200: ref(schema, { description: thisRecord, headers: etagHeader }),
+        200: ref(schema, { description: withThisId(definition), headers: etagHeader }),
         304: notModified,
         ...errorResponses(404)
       }
     },
 
+    summary: {
+      summary: `Summarize the ${many}`,
+      description: `Counts the ${many} that match, adds integers, and finds least and greatest values.`,
+      querystring: summaryQueryOf(definition),
+      headers: ReadingHeaders,
+      response: {
+        200: Type.Array(SummaryResult, {
+          description: 'One result, or one for each group in the order of its values',
+          headers: etagHeader
+        }),
+        304: notModified,
+        ...errorResponses()
+      }
+    }
+  }
+}
+
+function creatingSchemas (definition: CheckedDefinition) {
+  const { schema, newSchema, idSource, words: { one, many } } = definition
+  const whoChoosesId = idSource === 'client'
+    ? `The client chooses the id. It ${mayRepeat(definition) ? 'need not' : 'must'} be unique.`
+    : 'The service generates a unique id. An id in the body is ignored.'
+  const location = {
+    Location: Type.String({ description: `The URL of the ${one}, relative to the URL of the request` })
+  }
+
+  return {
     create: {
       summary: `Create ${/^[aeio]/.test(one) ? 'an' : 'a'} ${one}`,
       description: whoChoosesId,
@@ -77,50 +110,59 @@ export function schemasOf (definition: CheckedDefinition, prefix: string): Recor
         201: Type.Array(ref(schema), { description: `The stored ${many}` }),
         ...errorResponses(409, 413, 422)
       }
-    },
+    }
+  }
+}
 
+function changingSchemas (definition: CheckedDefinition, params: TObject) {
+  const { schema, newSchema, patchSchema, words: { one, many } } = definition
+  const first = firstOf(definition)
+  const changed = ref(schema, { description: `The stored ${one}`, headers: etagHeader })
+  const change = { params, headers: ChangeHeaders, response: { 200: changed, ...errorResponses(404, 409, 412, 413) } }
+
+  return {
     replace: {
       ...change,
       summary: `Replace one ${one}`,
-      description: `${whichRecord} An id in the body must be that of the path.`.trim(),
+      description: `${first} An id in the body must be that of the path.`.trim(),
       body: ref(newSchema)
     },
 
     update: {
       ...change,
       summary: `Update one ${one}`,
-      description: `${whichRecord} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`.trim(),
+      description: `${first} The body is a JSON Merge Patch (RFC 7396): null removes an optional field.`.trim(),
       consumes: ['application/merge-patch+json', 'application/json'],
       body: ref(patchSchema)
-    },
-
-    summary: {
-      summary: `Summarize the ${many}`,
-      description: `Counts the ${many} that match, adds integers, and finds least and greatest values.`,
-      querystring: summaryQueryOf(definition),
-      headers: ReadingHeaders,
-      response: {
-        200: Type.Array(Type.Object({
-          count: Type.Optional(Type.Integer()),
-          sum: Type.Optional(Type.Record(Type.String(), Type.Integer())),
-          min: Type.Optional(Type.Object({})),
-          max: Type.Optional(Type.Object({}))
-        }), { description: 'One result, or one for each group in the order of its values', headers: etagHeader }),
-        304: notModified,
-        ...errorResponses()
-      }
     },
 
     delete: {
       ...change,
       summary: `Delete one ${one}`,
-      ...mayRepeat && { description: `If several ${many} have this id, the one that was created first is deleted.` },
+      ...mayRepeat(definition) && {
+        description: `If several ${many} have this id, the one that was created first is deleted.`
+      },
       response: {
-        204: Type.Null({ description: `${thisRecord} is deleted` }),
+        204: Type.Null({ description: `${withThisId(definition)} is deleted` }),
         ...errorResponses(404, 409, 412, 413)
       }
     }
   }
+}
+
+/** Whether several records can have the same id. */
+function mayRepeat (definition: CheckedDefinition) {
+  return !uniqueFields(definition).includes('id')
+}
+
+/** Which record an id is of. */
+function firstOf (definition: CheckedDefinition) {
+  if (!mayRepeat(definition)) return ''
+  return `If several ${definition.words.many} have this id, it is the one that was created first.`
+}
+
+function withThisId (definition: CheckedDefinition) {
+  return `The ${mayRepeat(definition) ? 'first ' : ''}${definition.words.one} with this id`
 }
 
 export function parametersIn (prefix: string) {

@@ -7,10 +7,11 @@ import { compressed, routeDefaults } from '../http/responses.js'
 import { repeatable } from '../plugin.js'
 import { StartupError } from '../startup.js'
 import { openStore } from '../stores.js'
+import { digestOfBody, requestDigest } from './creating-handlers.js'
 import {
   checkDefinition, methods, type CheckedDefinition, type Definition, type LooseDefinition, type Operation
 } from './definition.js'
-import { digestOfBody, handlersOf, requestDigest } from './handlers.js'
+import { handlersOf } from './handlers.js'
 import { relatedRecords } from './related-records.js'
 import { parametersIn, schemasOf } from './route-schemas.js'
 

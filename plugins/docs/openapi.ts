@@ -64,8 +64,7 @@ export default fp<DocsOptions>(async function docs (app, options) {
     throw new StartupError('The plugin docs and @fastify/swagger cannot document the same routes. ' +
       'Register only one of them.')
   }
-  const { prefix = '', title = info.title, description } = options
-  const { document = '/openapi.json', swaggerUi = '/docs', redoc = '/redoc' } = options
+  const { prefix = '', document = '/openapi.json', servers } = options
   const components = options.securitySchemes ? { securitySchemes: options.securitySchemes } : {}
   app.decorate(defineBearerScheme, () => {
     const bearer = { type: 'http', scheme: 'bearer' }
@@ -76,14 +75,9 @@ export default fp<DocsOptions>(async function docs (app, options) {
   app.register(import('@fastify/swagger'), {
     openapi: {
       openapi: '3.1.0',
-      // With a title of its own, it is the API of the host.
-      info: {
-        ...options.title ? { title } : info,
-        description: description ?? (options.title ? undefined : info.description),
-        version: options.version ?? version
-      },
+      info: infoOf(options),
       components,
-      servers: options.servers ?? [serverSeenFrom(posix.join(app.prefix, prefix, document))],
+      servers: servers ?? [serverSeenFrom(posix.join(app.prefix, prefix, document))],
       security: []
     },
     // @fastify/swagger would parse the relative server URL as an absolute one.
@@ -98,8 +92,15 @@ export default fp<DocsOptions>(async function docs (app, options) {
       }
     }
   })
-  app.register(pages, { prefix, title, document, swaggerUi, redoc, servers: options.servers })
+  const { title = info.title, swaggerUi = '/docs', redoc = '/redoc' } = options
+  app.register(pages, { prefix, title, document, swaggerUi, redoc, servers })
 }, metadata('docs'))
+
+/** With a title of its own, it is the API of the host. */
+function infoOf ({ title, description, version = info.version }: DocsOptions) {
+  if (title) return { title, description, version }
+  return { ...info, description: description ?? info.description, version }
+}
 
 /** Lists the tags in the order of their routes, with those of the probes at the end. */
 function withTags (generated: Parameters<SwaggerTransformObject>[0]) {

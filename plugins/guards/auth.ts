@@ -1,6 +1,6 @@
 import { unwatchFile, watchFile } from 'node:fs'
 import { Type } from '@sinclair/typebox'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { details } from '../../schemas/errors.js'
 import { httpError } from '../http/errors.js'
@@ -42,40 +42,18 @@ const responses = {
  * rate limit, a request without a valid token counts for its IP address, and an address over its limit is refused.
  */
 export default fp<AuthOptions>(async function auth (app, options) {
-  const { file, check, publicScopes = [], securityScheme } = options
+  const { check, publicScopes = [] } = options
   const collections = new Set<string>()
-  let grants = new Map<string, Grant>()
   if (!app.hasRequestDecorator('bearerToken')) app.decorateRequest('bearerToken').decorateRequest('scopes')
 
   documentGuard(app, () => responses)
-
-  app.addHook('onRoute', function addSecurity (route) {
-    const collection = collectionOf(route.config)
+  documentSecurity(app, options)
+  app.addHook('onRoute', function noteCollection ({ config }) {
+    const collection = collectionOf(config)
     if (collection !== undefined) collections.add(collection)
-    const scopes = scopesFor([route.method].flat(), route.config)
-    const hasDocs = this.hasDecorator(defineBearerScheme)
-    const defineScheme = hasDocs ? this.getDecorator<() => string>(defineBearerScheme) : undefined
-    const scheme = securityScheme ?? defineScheme?.()
-    if (scheme === undefined) return
-    // A route needs all schemes of an entry, such as those of two scopes with `auth`.
-    const { security = [{}] } = { ...route.schema }
-    // Documents of hosts may be in OpenAPI 3.0, which allows no scopes here.
-    const secured = security.map(schemes => ({ ...schemes, [scheme]: hasDocs ? [scopes[0]] : [] }))
-    const isPublic = isAllowed(publicScopes, scopes)
-    route.schema = { ...route.schema, security: isPublic ? [...security, ...secured] : secured }
   })
-
-  // All collections are known now.
-  app.addHook('onReady', async function readTokens () {
-    grants = readGrants(options, collections)
-    if (file === undefined) return
-    if (readEntries(file).length === 0) throw new StartupError('The option file contains no tokens.')
-    watchFile(file, { interval: 1000, persistent: false }, readAgain)
-  })
-
-  app.addHook('onClose', async function stopWatching () {
-    if (file !== undefined) unwatchFile(file, readAgain)
-  })
+  const known = knownTokens(app, options, collections)
+  const grantOf = check ? checkedBy(check) : known
 
   app.addHook('onRequest', async function authenticate (request, reply) {
     const limiter = ownDecorator<RateLimiter>(request.server, 'rateLimiter', 'check')
@@ -93,13 +71,6 @@ export default fp<AuthOptions>(async function auth (app, options) {
     }
   })
 
-  async function grantOf (token: string, request: FastifyRequest): Promise<Grant | undefined> {
-    if (!check) return grants.get(digestOf(token))
-    const result = await check(token, request)
-    if (result === true) return { scopes: allScopes }
-    return Array.isArray(result) ? { scopes: result } : undefined
-  }
-
   /** Gives a request its scopes, or throws what it lacks. */
   function authorize (request: FastifyRequest, reply: FastifyReply, token?: string, grant?: Grant) {
     const { authorization } = request.headers
@@ -112,6 +83,33 @@ export default fp<AuthOptions>(async function auth (app, options) {
     const allowing = scopesFor(request.is404 ? [] : [request.method], request.routeOptions.config)
     if (!isAllowed(granted, allowing)) throw grant ? forbidden(allowing[0]) : unauthorized()
   }
+}, metadata('auth'))
+
+type GrantOf = (token: string, request: FastifyRequest) => Grant | undefined | Promise<Grant | undefined>
+
+function checkedBy (check: NonNullable<AuthOptions['check']>): GrantOf {
+  return async function checkedGrant (token, request) {
+    const result = await check(token, request)
+    if (result === true) return { scopes: allScopes }
+    return Array.isArray(result) ? { scopes: result } : undefined
+  }
+}
+
+/** The tokens of the options, which are read when all collections are known, and again when the file changes. */
+function knownTokens (app: FastifyInstance, options: AuthOptions, collections: Set<string>): GrantOf {
+  const { file } = options
+  let grants = new Map<string, Grant>()
+
+  app.addHook('onReady', async function readTokens () {
+    grants = readGrants(options, collections)
+    if (file === undefined) return
+    if (readEntries(file).length === 0) throw new StartupError('The option file contains no tokens.')
+    watchFile(file, { interval: 1000, persistent: false }, readAgain)
+  })
+  app.addHook('onClose', async function stopWatching () {
+    if (file !== undefined) unwatchFile(file, readAgain)
+  })
+  return token => grants.get(digestOf(token))
 
   function readAgain () {
     try {
@@ -121,7 +119,24 @@ export default fp<AuthOptions>(async function auth (app, options) {
       app.log.error({ err: error }, `Tokens cannot be reloaded from ${file}; the previous tokens stay valid`)
     }
   }
-}, metadata('auth'))
+}
+
+/** Adds the security scheme, and the scope that each route needs, to the document. */
+function documentSecurity (app: FastifyInstance, { publicScopes = [], securityScheme }: AuthOptions) {
+  app.addHook('onRoute', function addSecurity (route) {
+    const scopes = scopesFor([route.method].flat(), route.config)
+    const hasDocs = this.hasDecorator(defineBearerScheme)
+    const defineScheme = hasDocs ? this.getDecorator<() => string>(defineBearerScheme) : undefined
+    const scheme = securityScheme ?? defineScheme?.()
+    if (scheme === undefined) return
+    // A route needs all schemes of an entry, such as those of two scopes with `auth`.
+    const { security = [{}] } = { ...route.schema }
+    // Documents of hosts may be in OpenAPI 3.0, which allows no scopes here.
+    const secured = security.map(schemes => ({ ...schemes, [scheme]: hasDocs ? [scopes[0]] : [] }))
+    const isPublic = isAllowed(publicScopes, scopes)
+    route.schema = { ...route.schema, security: isPublic ? [...security, ...secured] : secured }
+  })
+}
 
 /** The token of a request, if its `Authorization` has the scheme `Bearer`, in upper or lower case (RFC 9110). */
 function bearerTokenOf ({ headers: { authorization = '' } }: FastifyRequest) {

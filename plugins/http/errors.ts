@@ -87,7 +87,6 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
 
   app.setErrorHandler<unknown>(function onError (thrown, request, reply) {
     const error = errorOf(thrown)
-    const { code = '', headers } = error
     const status = statusOf(error, reply)
     const body = errorBody(error, status)
     if (!errorHandler) {
@@ -95,16 +94,21 @@ export default fp<{ errorHandler?: boolean }>(async function errors (app, { erro
       return reply.send(Object.assign(error, { statusCode: status, message, errors: body.errors }))
     }
     // The reason of an outage is in the line of the request.
-    if (status >= 500 && !unavailable.includes(code)) {
+    if (status >= 500 && !unavailable.includes(String(error.code))) {
       request.log.error({ req: request, err: error }, error.message || body.detail)
     }
-    if (status === 503) reply.header('retry-after', 1)
-    for (const name of ['content-encoding', 'etag']) reply.removeHeader(name) // those of a list that failed
-    // Fastify would close the connection. Without this header, Node reads and discards the rest of a body.
-    if (status === 413 || error.problems?.[0]?.in === 'body') reply.removeHeader('connection')
-    sendError(request, reply.headers({ ...headers }), status, body, error.cause)
+    setErrorHeaders(reply, status, error)
+    sendError(request, reply.code(status), body, error.cause)
   })
 }, metadata('errors'))
+
+function setErrorHeaders (reply: FastifyReply, status: number, { headers, problems = [] }: Thrown) {
+  if (status === 503) reply.header('retry-after', 1)
+  for (const name of ['content-encoding', 'etag']) reply.removeHeader(name) // those of a list that failed
+  // Fastify would close the connection. Without this header, Node reads and discards the rest of a body.
+  if (status === 413 || problems[0]?.in === 'body') reply.removeHeader('connection')
+  reply.headers({ ...headers })
+}
 
 function statusOf ({ statusCode, status }: Thrown, reply: FastifyReply) {
   const known = [statusCode, status, reply.statusCode]
@@ -124,18 +128,12 @@ function errorOf (thrown: unknown): Thrown {
 }
 
 /** Sends the body of an error with the headers that every error response has, and logs the reason. */
-export function sendError (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  status: number,
-  body: ErrorBody,
-  cause?: unknown
-) {
+export function sendError (request: FastifyRequest, reply: FastifyReply, body: ErrorBody, cause?: unknown) {
   // Without a log, all requests have the logger of the server.
   if (request.log !== request.server.log) {
     const reason = cause instanceof Error ? `${body.detail}: ${cause.message}` : body.detail
     request.log = reply.log = request.log.child({ reason: shortened(reason, 1000) })
   }
   if (!reply.hasHeader('cache-control')) reply.header('cache-control', noCache)
-  return reply.code(status).header('x-request-id', request.id).send(body)
+  return reply.header('x-request-id', request.id).send(body)
 }

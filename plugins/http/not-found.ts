@@ -14,11 +14,11 @@ const notFound = fp(async function notFound (app) {
     const methods = methodsOf(app, request)
     // A route can exist and still call the not-found handler, as the one for static files does.
     if (methods.length === 1 || (methods.includes(request.method) && !isOptions)) {
-      return sendError(request, reply, 404, { detail: 'Path not found' })
+      return sendError(request, reply.code(404), { detail: 'Path not found' })
     }
     reply.header('allow', methods.join(', '))
     if (isOptions) return reply.code(204).header('x-request-id', request.id).send()
-    return sendError(request, reply, 405, { detail: details[405] })
+    return sendError(request, reply.code(405), { detail: details[405] })
   }
 }, metadata('not-found'))
 

@@ -61,25 +61,31 @@ function propertyOf ({ keyword, params }: ErrorObject): string | undefined {
   return params.additionalProperty ?? params.unevaluatedProperty
 }
 
+type Parameters = Record<string, any>
+
+/** What a value must be, by the keyword that it breaks. Other keywords have the message of Ajv. */
+const messages: Record<string, (params: Parameters) => string | undefined> = {
+  required: () => 'is required',
+  type: ({ type }) => `must be ${[type].flat().map(typeName).join(' or ')}`,
+  minimum: ({ limit }) => `must be at least ${limit}`,
+  maximum: ({ limit }) => `must be at most ${limit}`,
+  multipleOf: ({ multipleOf }) => `must be a multiple of ${multipleOf}`,
+  uniqueItems: () => 'must not have duplicate items',
+  enum: ({ allowedValues }) => `must be one of ${listed(allowedValues)}`,
+  const: ({ allowedValue }) => `must be ${shown(allowedValue)}`,
+  minLength: ({ limit }) => limit === 1 ? 'must not be empty' : undefined,
+  additionalProperties: () => 'is not a known field',
+  unevaluatedProperties: () => 'is not a known field',
+  anyOf: () => 'must match one of the allowed schemas',
+  oneOf: () => 'must match one of the allowed schemas',
+  dependentRequired: ({ missingProperty }) => `needs ${missingProperty}`,
+  format: ({ format }) => `must match the format ${format}`
+}
+
 /** Describes what a value must be. For a pattern or a format, that is what its schema has as `expected`. */
 export function explain ({ keyword, params, message = '', parentSchema: { expected } = {} }: ErrorObject): string {
-  switch (keyword) {
-    case 'required': return 'is required'
-    case 'type': return `must be ${[params.type].flat().map(typeName).join(' or ')}`
-    case 'minimum': return `must be at least ${params.limit}`
-    case 'maximum': return `must be at most ${params.limit}`
-    case 'multipleOf': return `must be a multiple of ${params.multipleOf}`
-    case 'uniqueItems': return 'must not have duplicate items'
-    case 'enum': return `must be one of ${listed(params.allowedValues)}`
-    case 'const': return `must be ${shown(params.allowedValue)}`
-    case 'minLength': return params.limit === 1 ? 'must not be empty' : message.replace('NOT', 'not')
-    case 'additionalProperties': case 'unevaluatedProperties': return 'is not a known field'
-    case 'anyOf': case 'oneOf': return 'must match one of the allowed schemas'
-    case 'dependentRequired': return `needs ${params.missingProperty}`
-    case 'format': return `must ${expected ? `be ${expected}` : `match the format ${params.format}`}`
-    case 'pattern': return expected ? `must be ${expected}` : message
-    default: return message.replace('NOT', 'not')
-  }
+  if (expected && (keyword === 'pattern' || keyword === 'format')) return `must be ${expected}`
+  return messages[keyword]?.(params) ?? message.replace('NOT', 'not')
 }
 
 function typeName (type: string) {

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Registry } from 'prom-client'
 import { jsonType } from '../http/responses.js'
@@ -27,6 +28,9 @@ export interface MetricsOptions {
   host?: string | undefined
 }
 
+type Prometheus = typeof import('prom-client')
+type Registries = { registries: Registry[] }
+
 /** A value of a gauge. */
 interface Measured {
   labels: Record<string, string>
@@ -44,19 +48,36 @@ let processMetrics: Registry | undefined
 
 /** Serves Prometheus metrics on their own port, so that they are not public by accident. */
 export default fp<MetricsOptions>(async function metrics (app, { port, host = '127.0.0.1' }) {
-  const { collectDefaultMetrics, Gauge, Histogram, Registry } = await import('prom-client')
-  const registry = new Registry()
+  const prometheus = await import('prom-client')
+  const registry = new prometheus.Registry()
+  if (!processMetrics) prometheus.collectDefaultMetrics({ register: processMetrics = new prometheus.Registry() })
+  const registries = [processMetrics, registry]
   const registers = [registry]
-  if (!processMetrics) collectDefaultMetrics({ register: processMetrics = new Registry() })
-  const ofProcess = processMetrics
 
-  const requests = new Histogram({
+  const requests = new prometheus.Histogram({
     name: 'http_request_duration_seconds',
     help: 'Duration of requests',
     labelNames: ['method', 'route', 'status'],
     buckets,
     registers
   })
+  app.addHook('onResponse', async function measure ({ method, routeOptions, is404 }, { statusCode, elapsedTime }) {
+    const route = is404 ? 'unknown' : String(routeOptions.url)
+    requests.observe({ method, route, status: statusCode }, elapsedTime / 1000)
+  })
+
+  const build = { name: 'items_users_build_info', help: 'Version of the service', labelNames: ['version'], registers }
+  new prometheus.Gauge(build).set({ version }, 1)
+
+  app.decorate('metrics', storeMetrics(prometheus, registry, app.log))
+  serveMetrics(app, { port, host, registries })
+}, metadata('metrics'))
+
+/** The metrics of stores and of their connections. */
+function storeMetrics ({ Gauge, Histogram }: Prometheus, registry: Registry, log: FastifyBaseLogger): Metrics {
+  const registers = [registry]
+  const counts: { collection: string, count: () => MaybePromise<number> }[] = []
+  const pools: Engine['connections'][] = []
   const operations = new Histogram({
     name: 'store_operation_duration_seconds',
     help: 'Duration of store operations',
@@ -64,24 +85,12 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
     buckets,
     registers
   })
-
-  app.addHook('onResponse', async function measure ({ method, routeOptions, is404 }, { statusCode, elapsedTime }) {
-    const route = is404 ? 'unknown' : String(routeOptions.url)
-    requests.observe({ method, route, status: statusCode }, elapsedTime / 1000)
-  })
-
-  const build = { name: 'items_users_build_info', help: 'Version of the service', labelNames: ['version'], registers }
-  new Gauge(build).set({ version }, 1)
-
-  const counts: { collection: string, count: () => MaybePromise<number> }[] = []
   gauge('store_records', 'Number of records, counted up to 10,001 in a database', ['collection'], async () =>
     Promise.all(counts.map(async ({ collection, count }) => ({ labels: { collection }, value: await count() }))))
-
-  const pools: Engine['connections'][] = []
   gauge('store_connections', 'Number of database connections', ['state'], async () =>
     pools.flatMap(look => Object.entries(look())).map(([state, value]) => ({ labels: { state }, value })))
 
-  const metrics: Metrics = {
+  return {
     observeStore (collection, store) {
       const { count, ...methods } = store
       counts.push({ collection, count: () => count({ limit: maxCounted }) })
@@ -93,31 +102,13 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
       pools.push(look)
     }
   }
-  app.decorate('metrics', metrics)
-
-  const server = createServer(async function serve ({ url }, response) {
-    if (url?.split('?', 1)[0] !== '/metrics') {
-      return response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
-    }
-    response.setHeader('content-type', registry.contentType).end(await ofProcess.metrics() + await registry.metrics())
-  })
-
-  app.addHook('onReady', async function listen () {
-    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve))
-    app.log.info(`metrics at http://${host}:${(server.address() as AddressInfo).port}/metrics`)
-  })
-
-  app.addHook('onClose', async function close () {
-    server.close()
-    server.closeAllConnections()
-  })
 
   /** Adds a gauge that is measured by each scrape. If this fails, the gauge is left out. */
   function gauge (name: string, help: string, labelNames: string[], measure: () => Promise<Measured[]>) {
     const figure = new Gauge({ name, help, labelNames, registers, collect })
 
     async function collect () {
-      const measured = await measure().catch(error => app.log.warn({ err: error }, `${name} cannot be measured`))
+      const measured = await measure().catch(error => log.warn({ err: error }, `${name} cannot be measured`))
       // All values change at once, because there may be another scrape.
       figure.reset()
       for (const { labels, value } of measured ?? []) figure.inc(labels, value)
@@ -134,4 +125,25 @@ export default fp<MetricsOptions>(async function metrics (app, { port, host = '1
       }
     }
   }
-}, metadata('metrics'))
+}
+
+/** Serves `/metrics` while the app runs. */
+function serveMetrics (app: FastifyInstance, { port, host, registries }: Required<MetricsOptions> & Registries) {
+  const server = createServer(async function serve ({ url }, response) {
+    if (url?.split('?', 1)[0] !== '/metrics') {
+      return response.writeHead(404, { 'content-type': jsonType }).end('{"detail":"Path not found"}')
+    }
+    const texts = await Promise.all(registries.map(registry => registry.metrics()))
+    response.setHeader('content-type', String(registries[0]?.contentType)).end(texts.join(''))
+  })
+
+  app.addHook('onReady', async function listen () {
+    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve))
+    app.log.info(`metrics at http://${host}:${(server.address() as AddressInfo).port}/metrics`)
+  })
+
+  app.addHook('onClose', async function close () {
+    server.close()
+    server.closeAllConnections()
+  })
+}

@@ -93,10 +93,10 @@ export function batches<In> (work: (inputs: In[], deadline: number) => Promise<O
       else for (const { reject } of calls) reject(error)
     }
   }
+}
 
-  function settle ({ resolve, reject }: Call<In>, outcome?: Outcome) {
-    if (outcome === again || outcome === undefined) return
-    if ('error' in outcome) reject(outcome.error)
-    else resolve(outcome.response)
-  }
+function settle<In> ({ resolve, reject }: Call<In>, outcome?: Outcome) {
+  if (outcome === again || outcome === undefined) return
+  if ('error' in outcome) reject(outcome.error)
+  else resolve(outcome.response)
 }

@@ -114,17 +114,24 @@ function questionsOf (collection: Collection, referrers: Reference[], attempts: 
   for (const { before, after } of attempts) {
     if (!after && referrers.length > 0) referred.push(before.id)
     if (!after) continue
-    for (const field of collection.unique) addIfNew(taken, field, field, before, after)
-    for (const [field, target] of collection.references) addIfNew(existing, target, field, before, after)
+    const fresh = newValues(before, after)
+    for (const field of collection.unique) add(taken, field, fresh(field))
+    for (const [field, target] of collection.references) add(existing, target, fresh(field))
   }
   if (taken.size + existing.size + referred.length === 0) return
   return { taken, existing, referrers, referred, keys: [] }
 }
 
-function addIfNew (asked: Map<string, Set<Value>>, name: string, field: string, before: Row, after: Row) {
-  const value = after.values[field]
-  if (value === undefined || value === before.values[field]) return
-  asked.set(name, (asked.get(name) ?? new Set()).add(value))
+/** Returns a function that returns the value that a change has given a field. */
+function newValues (before: Row, after: Row) {
+  return function newValue (field: string) {
+    const value = after.values[field]
+    return value === before.values[field] ? undefined : value
+  }
+}
+
+function add (asked: Map<string, Set<Value>>, name: string, value: Value) {
+  if (value !== undefined) asked.set(name, (asked.get(name) ?? new Set()).add(value))
 }
 
 /** Returns the new or the removed record, or throws a conflict. */
@@ -145,13 +152,14 @@ function conflictsOf ({ name, unique, references }: Collection, facts: Facts, be
     const referrer = facts.referred.get(before.id)
     return referrer === undefined ? [] : [conflicts.referred(referrer)]
   }
-  const isNew = (field: string) => after.values[field] !== undefined && after.values[field] !== before.values[field]
+  const fresh = newValues(before, after)
   const isMissing = ([field, target]: [string, string]) => {
-    const isOwn = target === name && after.values[field] === after.id
-    return isNew(field) && !isOwn && !facts.existing.get(target)?.has(after.values[field])
+    const id = fresh(field)
+    const isOwn = target === name && id === after.id
+    return id !== undefined && !isOwn && !facts.existing.get(target)?.has(id)
   }
   return [
     ...references.filter(isMissing).map(([field, target]) => conflicts.missing(field, target)),
-    ...unique.filter(field => isNew(field) && facts.taken.get(field)?.has(after.values[field])).map(conflicts.taken)
+    ...unique.filter(field => facts.taken.get(field)?.has(fresh(field))).map(conflicts.taken)
   ]
 }

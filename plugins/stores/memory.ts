@@ -1,35 +1,16 @@
-import BTreeModule from 'sorted-btree'
 import { StartupError } from '../startup.js'
 import { collectionOf, seedOf, type Collection, type Collections, type Reference, type Row } from './collection.js'
-import {
-  keyLifetime, type Counter, type Engine, type KeyUse, type Reader, type Transaction, type Writes
-} from './engine.js'
+import { keyLifetime, type Engine, type KeyUse, type Transaction, type Writes } from './engine.js'
 import { engineStore } from './engine-store.js'
-import type { Field } from './fields.js'
-import { maxListSize, type Piece, type Range } from './lists.js'
-import { compare, comparePlaces, testOf, type Place, type Plan, type Value } from './query.js'
+import { BTree, holder, readerOn, type Table, type TableOf } from './memory-reader.js'
+import { compare, comparePlaces, type Place, type Value } from './query.js'
 import { unfit, violations } from './store-errors.js'
 import type { HasId, JsonStore, StoreDefinition } from './store.js'
-import type { Summary, SummaryRow } from './summary.js'
 import { oneAtATime } from './time-limits.js'
-
-const BTree = BTreeModule.default
-type Index = InstanceType<typeof BTree<Place, Row>>
 
 /** How many idempotency keys are kept. Then the oldest are removed. */
 const mostKeys = 20_000
 
-/** The records of a collection. A transaction changes a copy, which shares everything else with the original. */
-interface Table {
-  rows: InstanceType<typeof BTree<number, Row>>
-  /** The records by the value of a field, for each field with an index. */
-  indexes: Map<string, Index>
-  counter: Counter
-  /** The list of all records, if it is not long. It is made when it is read, and lost with the next change. */
-  list?: { json: Buffer | undefined }
-}
-
-type TableOf = (collection: string) => Table
 type Keys = Map<string, KeyUse & { at: number }>
 
 /** The memory of this process. */
@@ -95,12 +76,6 @@ function missingTargets ({ name, seed, references }: Collection, tableOf: TableO
     const missing = [...ids].filter(id => !holder(tableOf(target), 'id', id)).sort(compare)
     return missing.length > 0 ? [violations.missing(`${name}.${field}`, target, missing.length, missing[0])] : []
   })
-}
-
-/** The first record with this value of a field, after a position. */
-function holder ({ indexes }: Table, field: string, value: Value, position = 0) {
-  const [place, row] = indexes.get(field)?.nextHigherPair({ value, position }) ?? []
-  return place?.value === value ? row : undefined
 }
 
 function transactionOn (committed: TableOf, changed: Map<string, Table>, keys: Keys, newKeys: Keys): Transaction {
@@ -177,99 +152,4 @@ function remove ({ rows, indexes }: Table, position: number) {
 
 function placeOf ({ values, position }: Row, field: string): Place {
   return { value: values[field], position }
-}
-
-function readerOn (tableOf: TableOf): Reader {
-  return {
-    first: ({ name }, id) => holder(tableOf(name), 'id', id)?.json,
-    whole: ({ name }) => wholeList(tableOf(name)),
-    piece: ({ name }, range) => pieceOf(tableOf(name), range),
-    count: ({ name }, plan) => plan.conditions.length === 0
-      ? Math.min(tableOf(name).rows.size, plan.limit)
-      : selected(tableOf(name), { plan, count: plan.limit }).length,
-    summarize: ({ name }, plan, summary) => summarize(selected(tableOf(name), { plan, count: Infinity }), summary),
-    lastPosition: ({ name }) => tableOf(name).rows.maxKey() ?? 0
-  }
-}
-
-function pieceOf (table: Table, range: Range): Piece {
-  const { count, plan: { sort } } = range
-  const found = selected(table, { ...range, count: count + 1 })
-  const rows = found.slice(0, count)
-  const last = rows.at(-1)
-  return {
-    json: rows.map(({ json }) => json).join(),
-    count: rows.length,
-    last: last && { value: sort && last.values[sort.name], position: last.position },
-    hasMore: found.length > count
-  }
-}
-
-function wholeList (table: Table) {
-  if (!table.list) {
-    const json: string[] = []
-    let size = 0
-    for (const row of table.rows.values()) {
-      json.push(row.json)
-      size += row.json.length
-      if (size > maxListSize) break
-    }
-    table.list = { json: size > maxListSize ? undefined : Buffer.from(`[${json}]`) }
-  }
-  return table.list.json
-}
-
-function selected (table: Table, { plan, after, lastPosition = Infinity, count }: Range) {
-  const tests = plan.conditions.map(condition => ({ field: condition.field.name, isMet: testOf(condition) }))
-  const rows: Row[] = []
-  for (const row of walk(table, plan, after)) {
-    if (row.position > lastPosition) continue
-    if (tests.every(({ field, isMet }) => isMet(row.values[field]))) rows.push(row)
-    if (rows.length === count) break
-  }
-  return rows
-}
-
-function summarize (rows: Row[], { group, sum, min, max }: Summary): SummaryRow[] {
-  const groupOf = ({ values }: Row) => {
-    const value = group && values[group.field.name]
-    return typeof value === 'string' ? value.slice(0, group?.length) : value
-  }
-  const groups = new Map<Value, Row[]>(group ? [] : [[undefined, []]])
-  for (const row of rows) {
-    const others = groups.get(groupOf(row))
-    if (others) others.push(row)
-    else groups.set(groupOf(row), [row])
-  }
-  return Array.from(groups).sort(([one], [other]) => compare(one, other)).map(([group, rows]) => {
-    const valuesOf = ({ name }: Field) => rows.map(({ values }) => values[name]).filter(value => value !== undefined)
-    return {
-      group,
-      count: rows.length,
-      sum: sum.map(field => valuesOf(field).reduce((sum, value) => sum + BigInt(value as number), 0n)),
-      min: min.map(field => least(valuesOf(field), compare)),
-      max: max.map(field => least(valuesOf(field), (one, other) => compare(other, one)))
-    }
-  })
-}
-
-function least (values: Value[], order: typeof compare) {
-  const [first, ...others] = values
-  return others.reduce((one, other) => order(other, one) < 0 ? other : one, first)
-}
-
-/** Walks over the index of the order, or of a field with one value, and otherwise over all records. */
-function * walk ({ rows, indexes }: Table, { conditions, sort, descending }: Plan, after?: Place) {
-  const single = conditions.find(({ operator, value }) => operator === 'in' && (value as Value[]).length === 1)
-  const index = indexes.get(sort?.name ?? single?.field.name ?? '')
-  if (!index) {
-    for (const [position, row] of rows.entries(after?.position)) if (position !== after?.position) yield row
-    return
-  }
-  const [value] = sort ? [] : single?.value as Value[]
-  const start = sort ? after : { value, position: after?.position ?? 0 }
-  for (const [place, row] of descending ? index.entriesReversed(start) : index.entries(start)) {
-    if (!sort && place.value !== value) return
-    if (!start || comparePlaces(place, start) !== 0) yield row
-  }
 }

@@ -37,17 +37,11 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
   }
   const options = { ...login, query_timeout: timeout, max: poolSize, pipeline: true, keepAlive: true, onConnect }
   const pool = new pg.Pool(options)
-  const texts = new Map<string, string>()
   // A lost connection fails its query. If it is idle, the pool replaces it.
   pool.on('error', () => {}).on('connect', client => { client.on('error', () => {}) })
 
-  // A plan that was made for an empty table is kept. All statements of transactions have an index, which must be used.
-  const off = ['seqscan', 'hashjoin', 'mergejoin'].map(name => `set local enable_${name} = off`)
-  const begin = ['begin', `set local lock_timeout = ${timeout}`, ...off].join(';')
-
   return {
-    read,
-    transaction,
+    ...accessTo(pool, timeout),
     newClient: () => new pg.Client(login).on('error', () => {}),
     usage: () => ({ used: pool.totalCount - pool.idleCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     end: () => pool.end()
@@ -58,6 +52,15 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
     await client.query(`set lock_timeout = ${timeout}`)
     await refuseReadOnly(client)
   }
+}
+
+/** Reads and transactions, each with a connection of the pool. */
+function accessTo (pool: pg.Pool, timeout: number) {
+  const texts = new Map<string, string>()
+  // A plan that was made for an empty table is kept. All statements of transactions have an index, which must be used.
+  const off = ['seqscan', 'hashjoin', 'mergejoin'].map(name => `set local enable_${name} = off`)
+  const begin = ['begin', `set local lock_timeout = ${timeout}`, ...off].join(';')
+  return { read, transaction }
 
   async function read<R> (work: (connection: Connection) => Promise<R>) {
     const client = await pool.connect().catch(fail)

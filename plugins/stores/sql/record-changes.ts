@@ -7,6 +7,7 @@ import type { Fields, Id } from '../store.js'
 import type { Connection } from './connection.js'
 import { updateRows } from './rows.js'
 import type { ChangeOptions, SchemaChange } from './schema-changes.js'
+import type { Table } from './tables.js'
 
 const recordsAtOnce = 1000
 const progressInterval = 5000
@@ -16,39 +17,54 @@ type Problems = Map<string, { count: number, id: unknown }>
 
 /** Reads all records, and writes those that change. Returns what is wrong with them. */
 export async function changeRecords (connection: Connection, change: SchemaChange, options: ChangeOptions) {
-  const { table, before = [], isOlder } = change
+  const { table, isOlder } = change
   const fit = isOlder ? asItIs(table.collection, options) : upToDate(table.collection, options)
-  const hasNewColumns = table.columns.some(({ name, type, isTime }) =>
-    !before.some(column => column.name === name && column.type === type && column.isTime === isTime))
+  const writesAll = hasNewColumns(change)
+  const report = progress(table, options)
   const problems: Problems = new Map()
-  let checked = 0
-  let nextProgress = Date.now() + progressInterval
 
   for (let last = 0, isDone = false; !isDone;) {
     const rows = await connection.run(`select position, id, record from ${table.table}
       where position > ${connection.dialect.parameter(1)} order by position limit ${recordsAtOnce}`, [last])
     const changed: Row[] = []
     for (const { position, id, record } of rows) {
-      const { json, values, problems: found } = fit(JSON.parse(String(record)))
+      const { json = writesAll ? String(record) : undefined, values, problems: found } = fit(JSON.parse(String(record)))
       note(problems, id, found)
-      if (!hasNewColumns && json === undefined) continue
-      changed.push({ position: Number(position), id: id as Id, json: json ?? String(record), values })
+      if (json !== undefined) changed.push({ position: Number(position), id: id as Id, json, values })
     }
     if (isOlder || problems.size === 0) await updateRows(connection, table, changed)
-    checked += rows.length
     last = Number(rows.at(-1)?.position)
     isDone = rows.length < recordsAtOnce
-    if (Date.now() > nextProgress) {
-      options.log?.info(`The schema of ${table.name} has changed: ${checked} records are checked`)
-      nextProgress = Date.now() + progressInterval
-    }
+    report(rows.length)
     await nextTurn()
   }
 
-  const sentences = Array.from(problems, ([problem, { count, id }]) => sentence(table.name, problem, count, id))
-  if (!isOlder) return sentences
-  for (const one of sentences) options.log?.warn(`An older schema is used again. ${one}`)
+  const sentences = sentencesFor(table, problems)
+  return isOlder ? warn(sentences, options) : sentences
+}
+
+/** An older release goes on, whatever the records are. */
+function warn (sentences: string[], { log }: ChangeOptions) {
+  for (const one of sentences) log?.warn(`An older schema is used again. ${one}`)
   return []
+}
+
+/** Whether the table gets columns that are still empty. */
+function hasNewColumns ({ table, before = [] }: SchemaChange) {
+  return table.columns.some(({ name, type, isTime }) =>
+    !before.some(column => column.name === name && column.type === type && column.isTime === isTime))
+}
+
+/** Returns a function that logs from time to time how many records are checked. */
+function progress ({ name }: Table, { log }: ChangeOptions) {
+  let checked = 0
+  let next = Date.now() + progressInterval
+  return function report (more: number) {
+    checked += more
+    if (Date.now() < next) return
+    log?.info(`The schema of ${name} has changed: ${checked} records are checked`)
+    next = Date.now() + progressInterval
+  }
 }
 
 function note (problems: Problems, id: unknown, found: string[]) {
@@ -58,9 +74,11 @@ function note (problems: Problems, id: unknown, found: string[]) {
   }
 }
 
-function sentence (collection: string, problem: string, count: number, id: unknown) {
-  const records = `${counted(count, 'record')} ${count === 1 ? 'does' : 'do'} not fit the schema`
-  return `${collection}: ${records}, such as the one with id ${id}: ${problem}`
+function sentencesFor ({ name }: Table, problems: Problems) {
+  return Array.from(problems, ([problem, { count, id }]) => {
+    const records = `${counted(count, 'record')} ${count === 1 ? 'does' : 'do'} not fit the schema`
+    return `${name}: ${records}, such as the one with id ${id}: ${problem}`
+  })
 }
 
 /** How a stored record fits the schema of this release: what it becomes, if it changes. */

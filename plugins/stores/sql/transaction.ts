@@ -22,9 +22,11 @@ export class SqlTransaction extends SqlReader implements Transaction {
     const [counter, taken, existing, referred, keys] = await Promise.all([
       counterOf(connection, collection),
       selected(questions.taken, (field, values) =>
-        holders(connection, collection.name, field, typeIn(collection, field), values)),
+        holders(connection, { collection: collection.name, field, type: typeIn(collection, field) }, values)),
       selected(questions.existing, (target, ids) =>
-        holders(connection, target, 'id', typeOfTarget(collection, target), ids, lock)),
+        holders(connection, {
+          collection: target, field: 'id', type: typeOfTarget(collection, target), rest: lock
+        }, ids)),
       referredIds(connection, collection, questions.referrers, questions.referred),
       keyUses(connection, collection, questions.keys)
     ])
@@ -72,20 +74,22 @@ async function selected (
   return new Map(await Promise.all(found))
 }
 
-/** The values that records of a collection have in a field. */
-async function holders (
-  { runFor, dialect }: Connection,
-  collection: string,
-  field: string,
-  type: FieldType,
-  values: Value[],
-  clause = ''
-) {
-  const key = `holders ${collection} ${field} ${clause}`
-  const rows = await runFor(key, values.map((value, n) => [n, value]), () => ({
+/** A field of a collection, and the rest of the statement that reads it. */
+interface Held {
+  collection: string
+  field: string
+  type: FieldType
+  rest?: string
+}
+
+/** The values that records have in a field. */
+async function holders ({ runFor, dialect }: Connection, held: Held, values: Value[]) {
+  const { collection, field, type, rest = '' } = held
+  const given = values.map((value, n) => [n, value])
+  const rows = await runFor(`holders ${collection} ${field} ${rest}`, given, () => ({
     columns: { n: 'int', value: dialect.types[type] },
     text: given => `select ${given.of('n')} as n from ${quoted(collection)} as stored${given.table(',')}
-      where stored.${columnName(field)} = ${given.of('value')}${clause}`
+      where stored.${columnName(field)} = ${given.of('value')}${rest}`
   }))
   return rows.map(({ n }) => values[Number(n)])
 }
@@ -94,8 +98,8 @@ async function holders (
 async function referredIds (connection: Connection, collection: Collection, referrers: Reference[], ids: Id[]) {
   const type = typeIn(collection)
   const found = referrers.map(async ({ collection: referrer, field }) => {
-    const others = referrer === collection.name ? ` and stored.id <> stored.${columnName(field)}` : ''
-    const referred = await holders(connection, referrer, field, type, ids, others)
+    const rest = referrer === collection.name ? ` and stored.id <> stored.${columnName(field)}` : ''
+    const referred = await holders(connection, { collection: referrer, field, type, rest }, ids)
     return referred.map(id => [id as Id, referrer] as const)
   })
   return new Map((await Promise.all(found)).flat())

@@ -34,6 +34,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   const unlock = lockFile(path, connect)
   const next = oneAtATime()
   const writer = connect(path, busyTimeout)
+  const transact = transactionsOn(writer, next)
   writer.exec('pragma journal_mode = wal; pragma synchronous = full')
   const reader = connect(path, busyTimeout)
   const optimizing = setInterval(optimize, optimizeInterval).unref()
@@ -74,8 +75,16 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     }
   }
 
-  /** Runs work that writes. It waits while another program writes. */
-  function transact<R> (deadline: number, work: () => Promise<R>) {
+  function optimize () {
+    try {
+      writer.exec('pragma analysis_limit = 400; pragma optimize')
+    } catch {} // another program writes; the next time is soon enough
+  }
+}
+
+/** Returns a function that runs work that writes. It waits while another program writes. */
+function transactionsOn (writer: Database, next: ReturnType<typeof oneAtATime>) {
+  return function transact<R> (deadline: number, work: () => Promise<R>) {
     return next(deadline, async function runTransaction () {
       await begin(deadline)
       try {
@@ -104,12 +113,6 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     try {
       writer.exec('rollback')
     } catch {} // SQLite has done it already, because the disk is full
-  }
-
-  function optimize () {
-    try {
-      writer.exec('pragma analysis_limit = 400; pragma optimize')
-    } catch {} // another program writes; the next time is soon enough
   }
 }
 
