@@ -27,7 +27,7 @@ export default [
   // A schema and the type derived from it share their name.
   { files: ['{schemas,plugins,src,test/stores}/**/*.ts'], rules: { '@typescript-eslint/no-redeclare': 'off' } },
   mayNotImport('schemas/*.ts', '^\\.\\./'),
-  mayNotImport('plugins/stores/*.ts', '^\\.\\./(?!\\.\\./schemas/|startup\\.js$)'),
-  mayNotImport('plugins/stores/*/*.ts', '^\\.\\./\\.\\./(?!\\.\\./schemas/|startup\\.js$)'),
+  mayNotImport('plugins/stores/*.ts', '^\\.\\./(?!\\.\\./schemas/|common/)'),
+  mayNotImport('plugins/stores/*/*.ts', '^\\.\\./\\.\\./(?!\\.\\./schemas/|common/)'),
   mayNotImport('plugins/{*,!(stores)/*}.ts', '/src/')
 ]

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Records } from './definitions.js'
 import { jsonStore } from './object-store.js'
-import { StartupError } from './startup.js'
+import { StartupError } from './common/startup.js'
 import type { HasId, JsonStore, MaybePromise, OwnStore, Store, StoreDefinition } from './stores/store.js'
 
 type RecordsByName<R> = { [K in keyof R]: HasId }

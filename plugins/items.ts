@@ -1,5 +1,5 @@
 import { Item } from '../schemas/item.js'
-import { defineCollection } from './collection/definition.js'
+import { defineCollection } from './definition/definition.js'
 
 export const items = defineCollection({
   name: 'items',

@@ -1,5 +1,5 @@
 import type { TObject } from '@sinclair/typebox'
-import { recordRules } from './collection/record-rules.js'
+import { recordRules } from './definition/record-rules.js'
 import { objectStore } from './object-store.js'
 import { memoryStore } from './stores/memory.js'
 import type { HasId, Store, StoreDefinition } from './stores/store.js'

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import type { RecordRules } from './collection/record-rules.js'
+import type { RecordRules } from './definition/record-rules.js'
 import type { AnyQuery } from '../schemas/query.js'
 import type { Fields, HasId, JsonStore, OwnStore, Store } from './stores/store.js'
 

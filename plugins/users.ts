@@ -1,5 +1,5 @@
 import { User } from '../schemas/user.js'
-import { defineCollection } from './collection/definition.js'
+import { defineCollection } from './definition/definition.js'
 
 export const users = defineCollection({
   name: 'users',

@@ -1,5 +1,5 @@
 import type { TSchema } from '@sinclair/typebox'
-import { pointer } from './errors.js'
+import { pointer } from './error-body.js'
 
 /** The keywords that contain a schema or a list of schemas. */
 const nested = [

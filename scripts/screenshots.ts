@@ -1,6 +1,6 @@
 // Takes the screenshots in docs/: node --import=tsx scripts/screenshots.ts
 import { buildApp } from '../src/app.js'
-import { readConfig } from '../src/config.js'
+import { readConfig } from '../src/read-config.js'
 import { launch } from '../test/support/browser.js'
 
 const teardowns: (() => unknown)[] = []

@@ -1,7 +1,7 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { TSchema } from '@sinclair/typebox'
-import { StartupError } from '../plugins/startup.js'
-import { version } from '../plugins/version.js'
+import { StartupError } from '../plugins/common/startup.js'
+import { version } from '../plugins/common/version.js'
 import { Config } from '../schemas/config.js'
 
 /** The options, and the variables that they set. */

@@ -5,7 +5,7 @@ import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } f
 import fp from 'fastify-plugin'
 import { errorBody, invalid, sendError } from '../plugins/http/errors.js'
 import { jsonType, noCache } from '../plugins/http/responses.js'
-import { details } from '../schemas/errors.js'
+import { details } from '../schemas/error-body.js'
 
 const instance = randomUUID()
 let requests = 0

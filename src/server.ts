@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Health } from '../plugins/operations/health.js'
-import { StartupError } from '../plugins/startup.js'
+import { StartupError } from '../plugins/common/startup.js'
 import type { Config } from '../schemas/config.js'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
@@ -33,7 +33,7 @@ function withVariables (message: string) {
 
 async function start () {
   const { readCommandLine } = await import('./command-line.js')
-  const { misspelled, readConfig } = await import('./config.js')
+  const { misspelled, readConfig } = await import('./read-config.js')
   const { text, set } = readCommandLine(process.argv.slice(2))
   if (text !== undefined) return console.log(text)
   const config = readConfig(process.env, set)
@@ -97,7 +97,7 @@ function closeOnSignal (app: FastifyInstance, close: () => void): NodeJS.Signals
 }
 
 async function listen (app: FastifyInstance, config: Config) {
-  const { storageOf } = await import('./config.js')
+  const { storageOf } = await import('./read-config.js')
   const { prefixesOf } = await import('./app.js')
   const { HOST: host, PORT: port } = config
   try {

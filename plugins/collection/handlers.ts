@@ -2,9 +2,9 @@ import type { FastifyRequest } from 'fastify'
 import type { Id, JsonStore } from '../stores/store.js'
 import { changingHandlers } from './changing-handlers.js'
 import { creatingHandlers } from './creating-handlers.js'
-import type { CheckedDefinition } from './definition.js'
+import type { CheckedDefinition } from '../definition/definition.js'
 import { readingHandlers } from './reading-handlers.js'
-import { recordRules, type RecordRules } from './record-rules.js'
+import { recordRules, type RecordRules } from '../definition/record-rules.js'
 import type { RelatedRecords } from './related-records.js'
 
 /** What the handlers of a collection need. Each request has its store. */

@@ -1,9 +1,9 @@
 import { Type, type TObject, type TProperties, type TSchema } from '@sinclair/typebox'
 import { oneOf, PageQuery, safeBounds } from '../../schemas/fields.js'
-import { fieldsOf, type Field } from '../stores/fields.js'
-import { parametersOf, type Operator } from '../stores/query.js'
+import { fieldsOf, type Field } from '../stores/indexed-fields.js'
+import { parametersOf, type Operator } from '../stores/query-plan.js'
 import { periodsOf } from '../stores/summary.js'
-import type { CheckedDefinition } from './definition.js'
+import type { CheckedDefinition } from '../definition/definition.js'
 
 /** A parameter can be repeated so often. */
 const maxValues = 100

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireScope } from '../guards/scopes.js'
 import type { Stores } from '../host-stores.js'
-import { ownDecorator } from '../plugin.js'
+import { ownDecorator } from '../common/plugin.js'
 import type { Fields, Id, JsonStore } from '../stores/store.js'
-import type { CheckedDefinition } from './definition.js'
+import type { CheckedDefinition } from '../definition/definition.js'
 
 /** Whether a request asks for related records. */
 export function hasExpand ({ query }: FastifyRequest) {

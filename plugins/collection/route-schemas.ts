@@ -5,7 +5,7 @@ import { ChangeHeaders, ReadingHeaders } from '../http/etags.js'
 import { errorResponses, etagHeader, listOf, notModified, totalHeader } from '../http/responses.js'
 import { uniqueFields } from '../stores/collection.js'
 import { CreationHeaders } from './creating-handlers.js'
-import { maxRecords, type CheckedDefinition, type Operation } from './definition.js'
+import { maxRecords, type CheckedDefinition, type Operation } from '../definition/definition.js'
 import { listQueryOf, recordQueryOf, summaryQueryOf } from './list-parameters.js'
 
 /** What is computed of records. Clients get only what they ask for. */

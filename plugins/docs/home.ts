@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { setHeaders } from '../http/responses.js'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 
 /**
  * Answers `GET /`: browsers are redirected to the documentation, and other clients get links to all pages and routes

@@ -3,9 +3,9 @@ import type { SwaggerTransform, SwaggerTransformObject } from '@fastify/swagger'
 import type { FastifySchema, RouteOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { schemaName } from '../../schemas/fields.js'
-import { defineBearerScheme, metadata } from '../plugin.js'
-import { StartupError } from '../startup.js'
-import { version } from '../version.js'
+import { defineBearerScheme, metadata } from '../common/plugin.js'
+import { StartupError } from '../common/startup.js'
+import { version } from '../common/version.js'
 import pages, { serverSeenFrom } from './pages.js'
 
 type SecurityScheme =

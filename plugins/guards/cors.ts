@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin'
 import { methodsOf } from '../http/not-found.js'
 import { totalHeader } from '../http/responses.js'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 import { rateHeaders } from './rate-limit.js'
 
 export interface CorsOptions {

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
 import { failure } from '../http/responses.js'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 import { documentGuard } from './document-guard.js'
 
 export interface CrossOriginProtectionOptions {

@@ -1,6 +1,6 @@
 import type { TProperties } from '@sinclair/typebox'
 import type { FastifyInstance, RouteOptions } from 'fastify'
-import { InvalidRequest } from '../../schemas/errors.js'
+import { InvalidRequest } from '../../schemas/error-body.js'
 
 interface Response { $ref?: string, description?: string, headers?: TProperties }
 

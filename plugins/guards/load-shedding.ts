@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin'
 import { httpError } from '../http/errors.js'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 
 export interface LoadSheddingOptions {
   /** Event loop delay above which requests are answered with 503, in milliseconds. */

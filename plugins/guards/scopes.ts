@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { missingScope } from '../../schemas/errors.js'
+import { missingScope } from '../../schemas/error-body.js'
 import { httpError } from '../http/errors.js'
 
 /** The scopes of a token that has none: it can do everything. */

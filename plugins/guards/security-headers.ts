@@ -1,5 +1,5 @@
 import fp from 'fastify-plugin'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 
 /** Adds the security headers of helmet, for JSON, to all routes of its scope. */
 export default fp(async function securityHeaders (app) {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { namedToken, scope } from '../../schemas/config.js'
-import { readNamed, StartupError } from '../startup.js'
+import { readNamed, StartupError } from '../common/startup.js'
 import type { AuthOptions } from './auth.js'
 import { allScopes } from './scopes.js'
 

@@ -1,5 +1,5 @@
 import fp from 'fastify-plugin'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 import errors from './errors.js'
 import jsonBody from './json-body.js'
 import validation from './validation.js'

@@ -5,8 +5,8 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import {
   details, ErrorBody, InvalidRequest, Problem, problemsIn, sentenceOf, type ValueProblem
-} from '../../schemas/errors.js'
-import { metadata } from '../plugin.js'
+} from '../../schemas/error-body.js'
+import { metadata } from '../common/plugin.js'
 import { problemsOf, shortened } from './problems.js'
 import { noCache } from './responses.js'
 

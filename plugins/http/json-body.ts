@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { safeParse } from 'secure-json-parse'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 import { invalid } from './errors.js'
 
 /** Parses every request body as JSON, whatever its content type is. */

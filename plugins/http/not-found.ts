@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { details } from '../../schemas/errors.js'
-import { metadata, shared } from '../plugin.js'
+import { details } from '../../schemas/error-body.js'
+import { metadata, shared } from '../common/plugin.js'
 import { sendError } from './errors.js'
 
 /** Answers 404 for an unknown path, OPTIONS with the methods of the path, and 405 for a method that it has not. */

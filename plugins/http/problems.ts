@@ -1,5 +1,5 @@
 import type { ErrorObject } from 'ajv'
-import { pointer, type ValueProblem } from '../../schemas/errors.js'
+import { pointer, type ValueProblem } from '../../schemas/error-body.js'
 
 /** The longest path or message, in characters. */
 const maxLength = 256

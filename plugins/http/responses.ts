@@ -1,7 +1,7 @@
 import { Type, type TProperties, type TSchema } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest, onSendHookHandler } from 'fastify'
 import { ref } from '../../schemas/fields.js'
-import { ConflictingRequest, details, ErrorBody, InvalidRequest } from '../../schemas/errors.js'
+import { ConflictingRequest, details, ErrorBody, InvalidRequest } from '../../schemas/error-body.js'
 
 /** The content type of every response except the documentation pages. */
 export const jsonType = 'application/json; charset=utf-8'

@@ -5,7 +5,7 @@ import fp from 'fastify-plugin'
 import api from '../http/api.js'
 import { httpError } from '../http/errors.js'
 import { errorResponses, routeDefaults, setHeaders } from '../http/responses.js'
-import { metadata, shared } from '../plugin.js'
+import { metadata, shared } from '../common/plugin.js'
 
 export interface Health {
   /** Adds a check to `/readyz`, which answers 503 while the check throws. */

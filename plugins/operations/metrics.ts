@@ -4,10 +4,10 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Registry } from 'prom-client'
 import { jsonType } from '../http/responses.js'
-import { metadata } from '../plugin.js'
+import { metadata } from '../common/plugin.js'
 import type { Engine } from '../stores/engine.js'
 import type { MaybePromise } from '../stores/store.js'
-import { version } from '../version.js'
+import { version } from '../common/version.js'
 
 export interface Metrics {
   /** Returns a store that measures the calls of this store. */

@@ -1,7 +1,7 @@
 import { again, outcomeOf, type Outcome } from './batches.js'
 import type { Collection, Reference, Row } from './collection.js'
 import type { Facts, Questions, StoredRow, Transaction } from './engine.js'
-import type { Value } from './query.js'
+import type { Value } from './query-plan.js'
 import type { Change, Fields, Id } from './store.js'
 import { conflicts, ConflictError } from './store-errors.js'
 

@@ -1,7 +1,7 @@
 import type { TObject } from '@sinclair/typebox'
 import type { Collection, Collections, Reference, Row } from './collection.js'
 import type { Piece, Range } from './lists.js'
-import type { Plan, Value } from './query.js'
+import type { Plan, Value } from './query-plan.js'
 import type { Id, MaybePromise } from './store.js'
 import type { Summary, SummaryRow } from './summary.js'
 

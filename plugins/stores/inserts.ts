@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { pointer, type ValueProblem } from '../../schemas/errors.js'
+import { pointer, type ValueProblem } from '../../schemas/error-body.js'
 import { maxCountedId, type Collection, type Row } from './collection.js'
 import { outcomeOf, type Outcome } from './batches.js'
 import type { Facts, KeyUse, Transaction } from './engine.js'
-import type { Value } from './query.js'
+import type { Value } from './query-plan.js'
 import type { Fields, Id, IdempotencyKey } from './store.js'
 import { conflicts, ConflictError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError } from './store-errors.js'
 

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { AnyQuery } from '../../schemas/query.js'
 import type { Collection } from './collection.js'
 import type { Reader } from './engine.js'
-import { cursorOf, type Place, type Plan } from './query.js'
+import { cursorOf, type Place, type Plan } from './query-plan.js'
 import type { JsonPage, MaybePromise } from './store.js'
 
 /** Lists are read in pieces of about so many characters, and at most so many records. */

@@ -1,9 +1,9 @@
 import BTreeModule from 'sorted-btree'
 import type { Row } from './collection.js'
 import type { Counter, Reader } from './engine.js'
-import type { Field } from './fields.js'
+import type { Field } from './indexed-fields.js'
 import { maxListSize, type Piece, type Range } from './lists.js'
-import { compare, comparePlaces, testOf, type Place, type Plan, type Value } from './query.js'
+import { compare, comparePlaces, testOf, type Place, type Plan, type Value } from './query-plan.js'
 import type { Summary, SummaryRow } from './summary.js'
 
 export const BTree = BTreeModule.default

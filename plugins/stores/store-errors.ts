@@ -1,4 +1,4 @@
-import { details, pointer, problemsIn, sentenceOf, type Problem, type ValueProblem } from '../../schemas/errors.js'
+import { details, pointer, problemsIn, sentenceOf, type Problem, type ValueProblem } from '../../schemas/error-body.js'
 
 /** The base of the errors of stores. Fastify answers an error with its `statusCode`. */
 class StoreError extends Error {

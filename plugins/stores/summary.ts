@@ -1,7 +1,7 @@
 import type { Collection } from './collection.js'
 import type { Reader } from './engine.js'
-import type { Field } from './fields.js'
-import type { Value } from './query.js'
+import type { Field } from './indexed-fields.js'
+import type { Value } from './query-plan.js'
 import { InvalidQueryError } from './store-errors.js'
 import type { SummaryQuery } from './store.js'
 

@@ -1,6 +1,6 @@
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { test, type Test } from 'tap'
-import { readConfig } from '../../src/config.js'
+import { readConfig } from '../../src/read-config.js'
 import itemsUsers, { auth } from '../../src/index.js'
 import { listen, request } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'

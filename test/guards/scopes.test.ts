@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { test, type Test } from 'tap'
-import { readConfig } from '../../src/config.js'
+import { readConfig } from '../../src/read-config.js'
 import { auth, collection, crossOriginProtection, docs, errors, items, rateLimit, users } from '../../src/index.js'
 import { connection, written } from '../support/connection.js'
 import { onEveryEngine } from '../support/engines.js'

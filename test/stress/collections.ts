@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import fc from 'fast-check'
-import { fieldsOf } from '../../plugins/stores/fields.js'
-import { pointer } from '../../schemas/errors.js'
+import { fieldsOf } from '../../plugins/stores/indexed-fields.js'
+import { pointer } from '../../schemas/error-body.js'
 import { collectionNames, recordSchemas } from '../support/schemas.js'
 
 /** Sends a request, and returns the status and the value of the body. */

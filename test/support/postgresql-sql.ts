@@ -1,5 +1,5 @@
 import { definitions } from '../../plugins/definitions.js'
-import { checkDefinition, type Definition } from '../../plugins/collection/definition.js'
+import { checkDefinition, type Definition } from '../../plugins/definition/definition.js'
 import { collectionOf, seedOf } from '../../plugins/stores/collection.js'
 import { dialect } from '../../plugins/stores/postgres/pool.js'
 import { creationOf, indexesOf, sharedTables, tableFor } from '../../plugins/stores/sql/tables.js'

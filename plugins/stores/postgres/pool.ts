@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { loadOptional, StartupError } from '../../startup.js'
+import { loadOptional, StartupError } from '../../common/startup.js'
 import { digestOf } from '../collection.js'
 import type { EngineOptions } from '../engine.js'
 import type { Connection, Dialect, Given, ResultRow, RowStatement } from '../sql/connection.js'

@@ -1,4 +1,4 @@
-import { StartupError } from '../../startup.js'
+import { StartupError } from '../../common/startup.js'
 import { StoreUnavailableError } from '../store-errors.js'
 
 /** The codes of the server that may be temporary. 42703: a newer release has removed a column. */

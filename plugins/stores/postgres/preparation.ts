@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { StartupError } from '../../startup.js'
+import { StartupError } from '../../common/startup.js'
 import type { EngineOptions } from '../engine.js'
 import type { Connection } from '../sql/connection.js'
 import { prepareTables } from '../sql/schema-changes.js'

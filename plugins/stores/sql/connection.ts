@@ -1,4 +1,4 @@
-import type { FieldType } from '../fields.js'
+import type { FieldType } from '../indexed-fields.js'
 import type { MaybePromise } from '../store.js'
 
 /** A row of a result, by the names of its columns. */

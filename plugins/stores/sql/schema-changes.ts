@@ -1,4 +1,4 @@
-import { StartupError } from '../../startup.js'
+import { StartupError } from '../../common/startup.js'
 import { seedOf } from '../collection.js'
 import type { EngineOptions } from '../engine.js'
 import { unfit } from '../store-errors.js'

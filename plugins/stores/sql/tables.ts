@@ -1,8 +1,8 @@
 import type { TSchema } from '@sinclair/typebox'
 import { mapSchema } from '../../../schemas/json-schema.js'
 import { digestOf, type Collection } from '../collection.js'
-import type { FieldType } from '../fields.js'
-import type { Value } from '../query.js'
+import type { FieldType } from '../indexed-fields.js'
+import type { Value } from '../query-plan.js'
 import { columnType, quoted, type Dialect } from './connection.js'
 
 /** A column for a field with an index. */

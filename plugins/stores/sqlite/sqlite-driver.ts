@@ -1,6 +1,6 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
-import { loadOptional, StartupError } from '../../startup.js'
+import { loadOptional, StartupError } from '../../common/startup.js'
 
 /** A connection to a SQLite file: what node:sqlite and libsql have in common. */
 export interface Database {

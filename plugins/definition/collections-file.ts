@@ -3,12 +3,12 @@ import type { ErrorObject } from 'ajv'
 import { collectionsExample } from '../../schemas/config.js'
 import {
   ConflictingRequest, ErrorBody, InvalidRequest, pointer, Problem, type ValueProblem
-} from '../../schemas/errors.js'
+} from '../../schemas/error-body.js'
 import { oneOf, schemaName } from '../../schemas/fields.js'
 import { schemasIn } from '../../schemas/json-schema.js'
 import { problemsOf } from '../http/problems.js'
 import { createAjv } from '../http/validation.js'
-import { readObject, StartupError } from '../startup.js'
+import { readObject, StartupError } from '../common/startup.js'
 import { checkDefinition, operations, type Definition } from './definition.js'
 import { problemsOfDefinition, problemsOfName, problemsOfRecords } from './definition-problems.js'
 

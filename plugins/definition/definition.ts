@@ -1,7 +1,7 @@
 import type { TObject } from '@sinclair/typebox'
 import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { schemaName } from '../../schemas/fields.js'
-import { StartupError } from '../startup.js'
+import { StartupError } from '../common/startup.js'
 import { indexedFields } from '../stores/collection.js'
 import type { HasId, MaybePromise, OwnStore, StoreDefinition } from '../stores/store.js'
 import { problemsOfDefinition } from './definition-problems.js'

@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import type { ErrorObject, ValidateFunction } from 'ajv'
 import { explain } from '../plugins/http/problems.js'
 import { createAjv } from '../plugins/http/validation.js'
-import { StartupError } from '../plugins/startup.js'
+import { StartupError } from '../plugins/common/startup.js'
 import { Config } from '../schemas/config.js'
 import { optionOf } from './command-line.js'
 

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { AnyQuery } from '../../schemas/query.js'
-import type { Field } from './fields.js'
+import type { Field } from './indexed-fields.js'
 import { invalidCursor } from './store-errors.js'
 import { indexTime } from './times.js'
 

@@ -1,5 +1,5 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { pointer, type ValueProblem } from '../../schemas/errors.js'
+import { pointer, type ValueProblem } from '../../schemas/error-body.js'
 import { invalid } from '../http/errors.js'
 import { checkerOf } from '../http/validation.js'
 import { timestamps, type Fields } from '../stores/store.js'
