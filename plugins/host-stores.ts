@@ -20,8 +20,8 @@ export type Stores<R extends RecordsByName<R> = Records> = AllStores<R> & {
   transaction<T> (work: (stores: AllStores<R>) => Promise<T>): Promise<T>
   /** Opens the store of a collection for its routes. */
   open (definition: StoreDefinition<HasId>): StoreOrFunction
-  /** The store of another collection, if it is open. */
-  opened (name: string): JsonStore | undefined
+  /** The store of another collection, if all who may read it can read its records in others. */
+  expandable (name: string): JsonStore | undefined
 }
 
 /** A store, or a function that returns the store of a request. */
@@ -32,9 +32,9 @@ export type HostStores = Stores | OwnStores | ((request: FastifyRequest) => Mayb
 
 /** The stores of a host, as the decorator `stores`. */
 export function hostStores (given: HostStores): Stores {
-  if ('open' in given) return given
-  const stores: Pick<Stores, 'open' | 'opened' | 'transaction'> = {
-    opened: () => undefined,
+  if ('open' in given) return given // the decorator of another scope
+  const stores: Pick<Stores, 'open' | 'expandable' | 'transaction'> = {
+    expandable: () => undefined,
     transaction () {
       throw new Error('Stores of your own have no transactions')
     },

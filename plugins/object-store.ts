@@ -2,14 +2,14 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { RecordRules } from './definition/record-rules.js'
 import type { AnyQuery } from '../schemas/query.js'
-import type { Fields, HasId, JsonStore, OwnStore, Store } from './stores/store.js'
+import type { AnyRecord, HasId, JsonStore, OwnStore, Store } from './stores/store.js'
 
 /** A store for code of the host. */
 export function objectStore<T extends HasId> (store: JsonStore, { checkNew, checkChanged }: RecordRules): Store<T> {
   const parsed = (json?: string) => json === undefined ? undefined : JSON.parse(json)
   return {
     append: async (given: object, key?: Parameters<JsonStore['append']>[1]) =>
-      parsed(await store.append(checkNew(structuredClone(given)) as Fields, key)),
+      parsed(await store.append(checkNew(structuredClone(given)) as AnyRecord, key)),
     first: async id => parsed(await store.first(id)),
     async select (query) {
       const { list, next } = await store.select(query as AnyQuery)

@@ -15,10 +15,10 @@ import type { Metrics } from './operations/metrics.js'
 import { metadata, ownDecorator } from './common/plugin.js'
 import { StartupError } from './common/startup.js'
 import { collectionOf, uniqueFields, type Collections } from './stores/collection.js'
-import type { Engine, EngineOptions, Transaction } from './stores/engine.js'
+import type { Engine, Transaction } from './stores/engine.js'
 import { engineStore, transactionStore } from './stores/engine-store.js'
 import { fieldsOf } from './stores/indexed-fields.js'
-import { memoryEngine } from './stores/memory.js'
+import { openEngine } from './stores/open-engine.js'
 import { StoreUnavailableError } from './stores/store-errors.js'
 import type { HasId, JsonStore, MaybePromise, OwnStore, Store, StoreDefinition } from './stores/store.js'
 import { within } from './stores/time-limits.js'
@@ -71,9 +71,12 @@ async function databaseStores (app: FastifyInstance, address: string, options: S
   const metrics = ownDecorator<Metrics>(app, 'metrics', 'observeStore')
   const seeds = seedsOf(options.seed)
   let isReady = false
-  const stores: Pick<Stores, 'open' | 'opened' | 'transaction'> = {
+  const stores: Pick<Stores, 'open' | 'expandable' | 'transaction'> = {
     open,
-    opened: name => registered.get(name)?.store,
+    expandable (name) {
+      const { definition, store } = registered.get(name) ?? {}
+      return definition?.isExpandable ? store : undefined
+    },
     transaction: transactionsOn(engine, registered, timeout)
   }
 
@@ -182,12 +185,19 @@ function guarded<T extends object> (target: T, check: () => void): T {
   })
 }
 
-/** Returns a function that checks an engine. Simultaneous calls share one check. */
+/** Everybody can ask for readiness, and each check is a write. */
+const checkInterval = 1000
+
+/** Returns a function that checks an engine. Calls within a second share one check. */
 function checkOf (engine: Engine) {
   let checking: Promise<void> | undefined
   return function check () {
-    checking ??= Promise.resolve().then(engine.check).catch(unavailable).finally(() => { checking = undefined })
+    checking ??= Promise.resolve().then(engine.check).catch(unavailable).finally(forgetSoon)
     return checking
+  }
+
+  function forgetSoon () {
+    setTimeout(() => { checking = undefined }, checkInterval).unref()
   }
 }
 
@@ -231,18 +241,4 @@ function cannotOpen (error: Error): never {
   const [reason] = error.message.split('\n', 1)
   if (error instanceof StartupError) throw error
   throw new StartupError(`Cannot open the database in the option store: ${reason}`)
-}
-
-/** Opens the engine for an address. Drivers are loaded only if they are needed. */
-export async function openEngine (address: string, options: EngineOptions): Promise<Engine> {
-  if (address === 'memory') return memoryEngine(options.collections)
-  if (address.startsWith('sqlite:')) {
-    const { sqlite } = await import('./stores/sqlite/sqlite.js')
-    return sqlite(address.slice('sqlite:'.length), options)
-  }
-  if (/^postgres(ql)?:\/\//.test(address)) {
-    const { postgres } = await import('./stores/postgres/postgres.js')
-    return postgres(address, options)
-  }
-  throw new StartupError('The option store must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.')
 }

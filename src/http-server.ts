@@ -33,9 +33,11 @@ export const httpServerOptions = {
   return503OnClosing: false
 }
 
+/** Where the request after a refused one begins is not certain, so it is ignored, and the connection is closed. */
+const refused = new WeakSet<Socket>()
+
 /** Rejects requests that proxies and Node may read differently, and those without Host. */
 export default fp(async function checkRequest (app) {
-  const refused = new WeakSet<Socket>()
   const open = new Set<Socket>()
 
   app.server.on('connection', function track (socket) {
@@ -50,20 +52,20 @@ export default fp(async function checkRequest (app) {
     app.server.once('close', () => clearInterval(timer))
   })
 
-  app.addHook('onRequest', function checkHeaders ({ raw, headers }, reply, done) {
-    // Where the request after a refused one begins is not certain, so it is ignored, and the connection is closed.
-    if (refused.has(raw.socket)) {
-      reply.hijack()
-      return
-    }
-    const problem = problemOf(raw.httpVersion, headers)
-    if (problem) {
-      refused.add(raw.socket)
-      reply.header('connection', 'close')
-    }
-    done(problem)
+  app.addHook('onRequest', function checkHeaders (request, reply, done) {
+    if (refused.has(request.raw.socket)) reply.hijack()
+    else done(refusal(request, reply))
   })
 })
+
+/** Returns the problem of a request whose end is not certain, and closes its connection after the response. */
+function refusal ({ raw, headers }: FastifyRequest, reply: FastifyReply) {
+  const problem = problemOf(raw.httpVersion, headers)
+  if (!problem) return
+  refused.add(raw.socket)
+  reply.header('connection', 'close')
+  return problem
+}
 
 function problemOf (version: string, { host, 'transfer-encoding': coding }: IncomingMessage['headers']) {
   if (version !== '1.1' && version !== '1.0') return malformed()
@@ -79,9 +81,15 @@ function malformed () {
 
 /** Answers a request that Fastify's router rejects because its path is malformed or too long. */
 function frameworkErrors (error: Error & { statusCode?: number }, request: FastifyRequest, reply: FastifyReply) {
+  // It has no `onRequest` hooks.
+  if (refused.has(request.raw.socket)) {
+    reply.hijack()
+    return
+  }
+  refusal(request, reply)
   const invalidPath = errorBody(invalid('path', [{ path: '', message: 'must be a valid URL' }]), 400)
-  const body = error.statusCode === 414 ? { detail: details[414] } : invalidPath
-  sendError(request, reply.code(error.statusCode === 414 ? 414 : 400), body)
+  if (error.statusCode === 414) sendError(request, reply.code(414), { detail: details[414] })
+  else sendError(request, reply.code(400), invalidPath)
   request.log.info({ req: request, res: reply }, 'request rejected') // it has no `onResponse` hooks
 }
 

@@ -3,10 +3,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { httpError, invalid } from '../http/errors.js'
 import { checkIfMatch, etagOf } from '../http/etags.js'
 import { cacheHeaders, setHeaders } from '../http/responses.js'
-import type { Fields } from '../stores/store.js'
+import type { AnyRecord } from '../stores/store.js'
 import type { Access } from './handlers.js'
 
-type Changed = (current: Fields, body: Fields) => Fields
+type NewRecord = (current: AnyRecord, body: AnyRecord) => AnyRecord
 
 /** Returns the handlers of the operations that change or delete a record. */
 export function changingHandlers ({ definition, rules, storeOf, idOf }: Access) {
@@ -38,13 +38,13 @@ export function changingHandlers ({ definition, rules, storeOf, idOf }: Access) 
   }
 
   /** Replaces the first record with the id in the path, and sends the new one with its ETag. */
-  async function changeFirst (request: FastifyRequest, reply: FastifyReply, changed: Changed) {
+  async function changeFirst (request: FastifyRequest, reply: FastifyReply, newRecord: NewRecord) {
     const { body } = request
     if (!isObject(body)) throw invalid('body', [{ path: '', message: 'must be an object' }])
     const id = idOf(request)
     const json = await storeOf(request).change(id, function change (current, currentJson) {
       checkIfMatch(request, currentJson)
-      const record = rules.checkChanged(current, changed(current, body))
+      const record = rules.checkChanged(current, newRecord(current, body))
       if (record.id !== id) throw invalid('body', [{ path: '/id', message: 'must be the id in the path' }])
       checkSize(request, record)
       return record
@@ -57,12 +57,12 @@ export function changingHandlers ({ definition, rules, storeOf, idOf }: Access) 
 }
 
 /** A record is not larger than a body can be, however many changes have added to it. */
-function checkSize ({ routeOptions }: FastifyRequest, record: Fields) {
+function checkSize ({ routeOptions }: FastifyRequest, record: AnyRecord) {
   if (Buffer.byteLength(JSON.stringify(record)) > routeOptions.bodyLimit) throw httpError(413)
 }
 
 /** An object with the changes of a patch. Null removes a field, unless the field is required and can be null. */
-function merged (target: unknown, patch: Fields, schema: TSchema | undefined): Fields {
+function merged (target: unknown, patch: AnyRecord, schema: TSchema | undefined): AnyRecord {
   const result = isObject(target) ? { ...target } : {}
   for (const [name, value] of Object.entries(patch)) {
     const field: TSchema | undefined = schema?.properties?.[name]
@@ -79,6 +79,6 @@ function canBeNull (schema?: TSchema): boolean {
   return [type].flat().includes('null') || values.includes(null) || schema?.nullable === true || oneOf.some(canBeNull)
 }
 
-function isObject (value: unknown): value is Fields {
+function isObject (value: unknown): value is AnyRecord {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -2,7 +2,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { setHeaders } from '../http/responses.js'
 import { digestOf } from '../stores/collection.js'
-import type { Fields, IdempotencyKey } from '../stores/store.js'
+import type { AnyRecord, IdempotencyKey } from '../stores/store.js'
 import type { Access } from './handlers.js'
 
 /** The headers of a POST. The document has their usual names; in a request, the names are in lower case. */
@@ -21,7 +21,7 @@ export function creatingHandlers ({ definition, rules, storeOf }: Access) {
   return {
     /** Creates a record and sends it. */
     async create (request: FastifyRequest, reply: FastifyReply) {
-      const record = completed(request.body as Fields)
+      const record = completed(request.body as AnyRecord)
       const json = await storeOf(request).append(record, keyOf(request))
       const { id } = idSource === 'client' ? record : JSON.parse(json)
       setHeaders(request, reply)
@@ -31,7 +31,7 @@ export function creatingHandlers ({ definition, rules, storeOf }: Access) {
 
     /** Creates all records of an array or none, and sends them. */
     async createMany (request: FastifyRequest, reply: FastifyReply) {
-      const json = await storeOf(request).append(completed(request.body as Fields[]), keyOf(request))
+      const json = await storeOf(request).append(completed(request.body as AnyRecord[]), keyOf(request))
       setHeaders(request, reply)
       reply.code(201)
       return json

@@ -16,12 +16,12 @@ export interface Access {
 }
 
 /** Returns the handlers of the operations of a collection. */
-export function handlersOf (storeOf: Access['storeOf'], definition: CheckedDefinition, expanded: RelatedRecords) {
+export function handlersOf (storeOf: Access['storeOf'], definition: CheckedDefinition, addRelated: RelatedRecords) {
   const access: Access = {
     definition,
     rules: recordRules(definition.schema),
     storeOf,
     idOf: ({ params }) => (params as Record<string, Id>)[definition.idParameter] as Id
   }
-  return { ...readingHandlers(access, expanded), ...creatingHandlers(access), ...changingHandlers(access) }
+  return { ...readingHandlers(access, addRelated), ...creatingHandlers(access), ...changingHandlers(access) }
 }

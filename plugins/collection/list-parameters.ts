@@ -21,7 +21,8 @@ export function listQueryOf (definition: CheckedDefinition): TObject {
   if (definition.ignoreUnknownParameters) return PageQuery
   const sortable = ['id', ...definition.filters.filter(name => name !== 'id')]
   const sort = Type.Optional(oneOf(sortable.flatMap(name => [name, `-${name}`]), {
-    description: 'Order by this field, with `-` in descending order; records with equal values are in order of creation'
+    description: 'Order by this field, with `-` in descending order; records with equal values are in order of ' +
+      'creation, and with `-` the newest first'
   }))
   const total = Type.Optional(Type.Boolean({
     description: 'Whether to count the records that match, for the header `X-Total-Count`'
@@ -58,8 +59,8 @@ export function summaryQueryOf (definition: CheckedDefinition): TObject {
     Type.Optional(Type.Array(oneOf(values), { maxItems: maxValues, uniqueItems: true, description }))
   const ofFields = {
     ...integers.length > 0 && { sum: some(integers, 'Integer fields whose values are added') },
-    min: some(names, 'Fields whose least value is returned'),
-    max: some(names, 'Fields whose greatest value is returned'),
+    min: some(names, 'AnyRecord whose least value is returned'),
+    max: some(names, 'AnyRecord whose greatest value is returned'),
     group: Type.Optional(oneOf(fields.flatMap(field => [field.name, ...periodsOf(field)]), {
       description: 'One result for each value of this field, or for each day, month or year of a date'
     }))

@@ -8,22 +8,22 @@ import { hasExpand, type RelatedRecords } from './related-records.js'
 import { sendList } from './send-list.js'
 
 /** Returns the handlers of the operations that read. */
-export function readingHandlers ({ definition, storeOf, idOf }: Access, expanded: RelatedRecords) {
-  const hasFilters = !definition.ignoreUnknownParameters
+export function readingHandlers ({ definition, storeOf, idOf }: Access, addRelated: RelatedRecords) {
+  const { ignoreUnknownParameters } = definition
 
   return {
     list (request: FastifyRequest, reply: FastifyReply) {
-      return sendList(request, reply, { store: storeOf(request), hasFilters, expanded })
+      return sendList(request, reply, { store: storeOf(request), ignoreUnknownParameters, addRelated })
     },
 
     /** Sends a record, a 304 if the client has it already, or a 404. */
     async get (request: FastifyRequest, reply: FastifyReply) {
-      const record = await storeOf(request).first(idOf(request))
-      if (!record) throw httpError(404)
-      if (!hasExpand(request)) return sendWithEtag(request, reply, record, etagOf(record))
+      const json = await storeOf(request).first(idOf(request))
+      if (!json) throw httpError(404)
+      if (ignoreUnknownParameters || !hasExpand(request)) return sendWithEtag(request, reply, json, etagOf(json))
       // Related records are not a part of this version of the record.
-      const json = await expanded(request, record)
-      return sendWithEtag(request, reply, json, weakEtagOf(json))
+      const withRelated = await addRelated(request, json)
+      return sendWithEtag(request, reply, withRelated, weakEtagOf(withRelated))
     },
 
     /** Sends what is computed of the records that meet the conditions. */

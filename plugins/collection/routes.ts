@@ -35,30 +35,30 @@ const collection: FastifyPluginAsync<LooseDefinition> = async function collectio
 
   for (const operation of offeredOperations(options, definition)) {
     const schema = schemas[operation]
-    const { schema: ownSchema, preValidation, ...own } = { ...options.routes?.[operation] }
-    const ofHost = [preValidation ?? []].flat()
-    const hooks = schema.body ? [digestOfBody, ...ofHost, ignoreReadOnly] : ofHost
-    const config = { swaggerTransform: false as const, ...own.config, collection: definition.name }
+    const { schema: hostSchema, preValidation, ...hostOptions } = { ...options.routes?.[operation] }
+    const hostHooks = [preValidation ?? []].flat()
+    const hooks = schema.body ? [digestOfBody, ...hostHooks, ignoreReadOnly] : hostHooks
+    const config = { swaggerTransform: false as const, ...hostOptions.config, collection: definition.name }
     app.route({
       ...routeDefaults,
       method: methods[operation],
       url: urlOf(operation, definition, app.prefix),
       // The ETag of a record is strong, so it has only one coding.
       ...operation === 'list' || operation === 'summary' ? compressed() : { compress: false },
-      ...own,
+      ...hostOptions,
       config,
       schema: {
         ...operationNames(operation, definition, app.prefix),
         ...schema,
         response: errorHandler ? schema.response : successesIn(schema.response),
-        ...ownSchema
+        ...hostSchema
       },
       ...hooks.length > 0 && { preValidation: hooks },
       handler: handlers[operation]
     })
   }
 
-  /** Only hooks set readOnly fields, after this. */
+  /** Removes readOnly fields that a client has sent. A `preHandler` can set them. */
   function ignoreReadOnly ({ body }: FastifyRequest, _reply: FastifyReply, done: () => void) {
     for (const name of definition.readOnly) {
       for (const record of [body].flat()) Reflect.deleteProperty(Object(record), name)
@@ -87,7 +87,8 @@ function componentsOf ({ operations, schema, newSchema, patchSchema }: CheckedDe
 function offeredOperations (options: Definition, { operations }: CheckedDefinition) {
   // The options that a host has for one new record, such as hooks, may not be right for many.
   const hasOwnCreate = options.routes?.create !== undefined && options.routes.createMany === undefined
-  if (options.operations || !hasOwnCreate) return operations
+  if (options.operations) return operations
+  if (!hasOwnCreate) return operations
   return operations.filter(operation => operation !== 'createMany')
 }
 

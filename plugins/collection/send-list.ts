@@ -14,22 +14,25 @@ interface ListQuery extends AnyQuery {
 
 interface Listed {
   store: JsonStore
-  hasFilters: boolean
-  expanded: RelatedRecords
+  ignoreUnknownParameters: boolean
+  addRelated: RelatedRecords
 }
 
 /** Sends the records that a query selects or, if there is a limit, a page with a link to the next one. */
-export async function sendList (request: FastifyRequest, reply: FastifyReply, { store, hasFilters, expanded }: Listed) {
+export async function sendList (request: FastifyRequest, reply: FastifyReply, options: Listed) {
+  const { store, ignoreUnknownParameters, addRelated } = options
   const { limit, after } = request.query as AnyQuery
-  const isExpanded = hasFilters && hasExpand(request)
+  const isExpanded = !ignoreUnknownParameters && hasExpand(request)
   if (limit === undefined && (after !== undefined || isExpanded)) {
     throw invalid('query', [{ path: '/limit', message: `is required with ${isExpanded ? 'expand' : 'after'}` }])
   }
-  const { list, next } = hasFilters ? await selected(request, reply, store) : await store.select({ limit, after })
+  const { list, next } = ignoreUnknownParameters
+    ? await store.select({ limit, after })
+    : await selectPage(request, reply, store)
   if (next !== undefined) reply.header('link', `<?${queryOfNext(request, next)}>; rel="next"`)
   varyByCoding(reply)
   if (!(list instanceof Readable)) {
-    const json = isExpanded ? await expanded(request, list) : list
+    const json = isExpanded ? await addRelated(request, list) : list
     return sendWithEtag(request, reply, json, weakEtagOf(json))
   }
   setHeaders(request, reply)
@@ -39,7 +42,7 @@ export async function sendList (request: FastifyRequest, reply: FastifyReply, { 
 }
 
 /** The records that meet conditions. They are counted at the same time if this is asked for. */
-async function selected ({ query }: FastifyRequest, reply: FastifyReply, store: JsonStore) {
+async function selectPage ({ query }: FastifyRequest, reply: FastifyReply, store: JsonStore) {
   const { limit, after, sort, total, expand, ...where } = query as ListQuery
   const [page, count] = await Promise.all([
     store.select({ limit, after, sort, where }),

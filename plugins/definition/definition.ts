@@ -74,7 +74,7 @@ export function checkDefinition (definition: Definition) {
   if (problems.length > 0) throw new StartupError(`Invalid collection ${definition.name}: ${problems.join('. ')}.`)
   const { name, idSource = 'server', idParameter = 'id', ignoreUnknownParameters = false } = definition
   const { seed = [], filters = [], unique = [], references = {}, renames, removes, upgrade, timestamps } = definition
-  const withSummary = filters.length > 0 ? operations : operations.filter(operation => operation !== 'summary')
+  const offered = definition.operations ?? defaultOperations(filters)
   const schema = described(completeSchema(definition), definition)
   const One = schemaName(schema.$id)
   const readOnly = Object.keys(schema.properties).filter(field => schema.properties[field]?.readOnly === true)
@@ -85,7 +85,8 @@ export function checkDefinition (definition: Definition) {
     newSchema: newSchemaOf(schema, writable, idSource),
     patchSchema: patchSchemaOf(writable, One),
     readOnly,
-    operations: definition.operations ?? withSummary,
+    operations: offered,
+    isExpandable: offered.includes('get') && definition.routes?.get === undefined,
     idSource,
     idParameter,
     ignoreUnknownParameters,
@@ -100,6 +101,11 @@ export function checkDefinition (definition: Definition) {
     removes,
     upgrade
   }
+}
+
+/** A summary is of the fields that can be filtered. */
+function defaultOperations (filters: readonly string[]) {
+  return filters.length > 0 ? operations : operations.filter(operation => operation !== 'summary')
 }
 
 /** What the collection is called in the document: `order`, `orders`, and their names in operation ids. */

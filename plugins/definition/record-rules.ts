@@ -2,7 +2,7 @@ import type { TObject, TSchema } from '@sinclair/typebox'
 import { pointer, type ValueProblem } from '../../schemas/error-body.js'
 import { invalid } from '../http/errors.js'
 import { checkerOf } from '../http/validation.js'
-import { timestamps, type Fields } from '../stores/store.js'
+import { timestamps, type AnyRecord } from '../stores/store.js'
 import { withOptional } from './record-schemas.js'
 
 /** The rules for the records of a collection, wherever they come from. Each function throws a 400. */
@@ -22,7 +22,7 @@ export function recordRules (schema: TObject) {
     },
 
     /** Checks a changed record. It keeps the fields of a newer release, which this one does not know. */
-    checkChanged (current: Fields, changed: Fields): Fields {
+    checkChanged (current: AnyRecord, changed: AnyRecord): AnyRecord {
       const unknown = Object.entries(current).filter(([name]) => !Object.hasOwn(schema.properties, name))
       refuseIf(problemsIn(changed))
       return { ...Object.fromEntries(unknown), ...changed }

@@ -12,7 +12,7 @@ export default fp<{ errorHandler?: boolean | undefined }>(async function api (ap
   app.register(errors, { errorHandler })
   app.register(jsonBody)
   app.register(validation)
-  // Stores return JSON, so only errors are left to serialize. The host may have a serializer of its own.
+  // Records are sent as the JSON text that stores return. The rest, such as errors, needs no fast serializer.
   app.setReplySerializer(body => JSON.stringify(body))
   app.setSerializerCompiler(() => JSON.stringify)
 }, metadata('api'))

@@ -8,7 +8,7 @@ const maxLength = 256
 const maxValues = 20
 
 /** The most problems that are listed. Their number limits the size of a response. */
-const maxProblems = 50
+export const maxProblems = 50
 
 /** The first errors are enough for a person, and comparing them takes little time. */
 const maxErrors = 300

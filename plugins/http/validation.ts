@@ -8,7 +8,7 @@ import { pointer, type Problem, type ValueProblem } from '../../schemas/error-bo
 import { schemaName } from '../../schemas/fields.js'
 import { metadata } from '../common/plugin.js'
 import { invalid, parts } from './errors.js'
-import { problemsOf } from './problems.js'
+import { maxProblems, problemsOf, shortened } from './problems.js'
 
 /** All problems are collected only for a small body, because Ajv needs super-linear time for many. In characters. */
 const maxDetailed = 8192
@@ -79,12 +79,16 @@ export function checkerOf ({ $id, ...schema }: TSchema, options: CheckerOptions 
   }
 }
 
-/** The problems of values that JSON can express, but that cannot be kept: too large numbers, and half characters. */
-function unstorable (value: unknown, path = ''): ValueProblem[] {
-  if (isStorable(value)) return []
-  if (typeof value === 'number') return [{ path, message: 'must be a number' }]
-  if (typeof value === 'string') return [{ path, message: 'must be well-formed Unicode text' }]
-  return Object.entries(Object(value)).flatMap(([name, part]) => unstorable(part, path + pointer(name)))
+/** The first values that JSON can express, but that cannot be kept: too large numbers, and half characters. */
+function unstorable (value: unknown, path = '', found: ValueProblem[] = []): ValueProblem[] {
+  if (found.length === maxProblems) return found
+  if (typeof value === 'object' && value !== null) {
+    for (const [name, part] of Object.entries(value)) unstorable(part, path + pointer(name), found)
+  } else if (!isStorable(value)) {
+    const message = typeof value === 'number' ? 'must be a number' : 'must be well-formed Unicode text'
+    found.push({ path: shortened(path), message })
+  }
+  return found
 }
 
 function isStorable (value: unknown): boolean {
@@ -94,7 +98,7 @@ function isStorable (value: unknown): boolean {
   return typeof value !== 'object' || value === null || Object.values(value).every(isStorable)
 }
 
-/** Validates a body. If it is a record, or a list of records, it has only the fields of its schema. */
+/** Validates a body. If it is a record, or a list of records, its unknown fields are removed. */
 function bodyValidator (app: FastifyInstance, schema: TSchema, method: string) {
   const record = [schema, schema.items].find(isRecord)
   if (record && method === 'PATCH') return () => true // the handler validates the changed record
@@ -121,9 +125,8 @@ function isRecord (schema?: TSchema) {
 /** Validates the path, the query or the headers, and converts them to their types. */
 function parameterValidator (schema: TObject, part: Problem['in']) {
   const complete = part === 'headers' ? headersSchema(schema) : schema
-  // A header is a text, so only a pattern can be wrong.
-  const isAny = part === 'headers' && !Object.values<TSchema>(complete.properties).some(({ pattern }) => pattern)
-  if (isAny) return () => true
+  // A header is a text, so that nothing can be wrong with most of ours.
+  if (part === 'headers' && acceptsAll(complete)) return () => true
   const validate = ajvFor(schema, { allErrors: true }).compile(complete)
   const typed = Object.entries<TSchema>({ ...complete.properties }).filter(([, { type }]) => type !== 'string')
   return function validateParameters (data: Record<string, unknown>) {
@@ -133,6 +136,13 @@ function parameterValidator (schema: TObject, part: Problem['in']) {
     const problems = validate(data) ? problemsOfTexts(data, schema) : problemsOf(validate.errors).map(ofParameter)
     return problems.length > 0 ? { error: invalid(part, problems) } : true
   }
+}
+
+/** Whether all headers are optional, and of any text. */
+function acceptsAll ({ properties, required = [] }: TObject) {
+  const hasRule = ({ type, description, expected, ...rules }: TSchema) =>
+    type !== 'string' || Object.keys(rules).length > 0
+  return required.length === 0 && !Object.values<TSchema>(properties).some(hasRule)
 }
 
 /** In a request, the names of headers are in lower case. The description of a header says what it must be. */

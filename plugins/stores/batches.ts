@@ -69,6 +69,7 @@ export function batches<In> (work: (inputs: In[], deadline: number) => Promise<O
 
   function nextCalls () {
     const now = Date.now()
+    // The callers of the others have had their answer: the time is over.
     waiting = waiting.filter(({ deadline }) => deadline > now)
     let records = 0
     const isTooMuch = ({ input }: Call<In>, n: number) => {

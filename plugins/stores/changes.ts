@@ -2,7 +2,7 @@ import { again, outcomeOf, type Outcome } from './batches.js'
 import type { Collection, Reference, Row } from './collection.js'
 import type { Facts, Questions, StoredRow, Transaction } from './engine.js'
 import type { Value } from './query-plan.js'
-import type { Change, Fields, Id } from './store.js'
+import type { Change, AnyRecord, Id } from './store.js'
 import { conflicts, ConflictError } from './store-errors.js'
 
 /** A call of `change`. */
@@ -16,7 +16,7 @@ interface State {
   stored: StoredRow
   /** As it is after the calls so far if all succeed: a changed record, or `undefined` if it is removed. */
   current: Row | undefined
-  /** Whether a call has failed, so that those after it have seen what has not happened. */
+  /** Whether a change had a conflict. The later ones were tried on its result, so they are for the next batch. */
   hasFailed: boolean
 }
 
@@ -41,7 +41,7 @@ export async function changeAll (
   referrers: Reference[],
   calls: ChangeCall[]
 ): Promise<Outcome[]> {
-  // In the order of their ids, so that transactions do not wait for each other.
+  // In the order of their ids, so that no two transactions wait for each other.
   const rows = await transaction.rows(collection, [...new Set(calls.map(({ id }) => id))].sort())
   const states = new Map(rows.map(stored => [stored.id, newState(collection, stored)]))
   const seen = new Set<string>()
@@ -49,16 +49,16 @@ export async function changeAll (
 
   const questions = questionsOf(collection, referrers, attempts.filter(isAttempt))
   const facts = questions && await transaction.look(collection, questions)
-  const changed = new Map<State, Row | undefined>()
+  const results = new Map<State, Row | undefined>()
   const outcomes = attempts.map(attempted => {
     if (!isAttempt(attempted)) return attempted
     if (attempted.state.hasFailed) return again
-    return outcomeOf(() => decide(collection, attempted, changed, facts))
+    return outcomeOf(() => decide(collection, attempted, results, facts))
   })
 
-  const updates = [...changed.values()].filter(row => row !== undefined)
-  const removes = Array.from(changed).filter(([, row]) => !row).map(([{ stored }]) => stored.position)
-  if (changed.size > 0) transaction.write(collection, { inserts: [], updates, removes, keys: [] })
+  const updates = [...results.values()].filter(row => row !== undefined)
+  const removes = Array.from(results).filter(([, row]) => !row).map(([{ stored }]) => stored.position)
+  if (results.size > 0) transaction.write(collection, { inserts: [], updates, removes, keys: [] })
   return outcomes
 }
 
@@ -75,20 +75,21 @@ function attempt (collection: Collection, state: State | undefined, call: Change
   const before = state.current
   if (!before) return again // another record may have this id
   try {
-    const record: Fields = JSON.parse(before.json)
-    const changed = call.change(record, before.json)
-    const after = changed && changedRow(collection, before, collection.times.changed(changed, record))
+    const record: AnyRecord = JSON.parse(before.json)
+    const newRecord = call.change(record, before.json)
+    const after = newRecord && changedRow(collection, before, collection.times.changed(newRecord, record))
     const dependencies = dependenciesOf(collection, before, after)
+    // Whether the call before it succeeds is not known yet.
     if (dependencies.some(one => seen.has(one))) return again
     for (const one of dependencies) seen.add(one)
     state.current = after
     return { state, before, after }
   } catch (error) {
-    return { state, before, after: before, error }
+    return { state, before, after: before, error } // nothing changes, so there is nothing to ask
   }
 }
 
-function changedRow ({ encode, valuesOf }: Collection, { position, id }: Row, record: Fields): Row {
+function changedRow ({ encode, valuesOf }: Collection, { position, id }: Row, record: AnyRecord): Row {
   if (record.id !== id) throw new TypeError('A change cannot give a record another id')
   return { position, id, json: encode(record), values: valuesOf(record) }
 }
@@ -135,7 +136,7 @@ function add (asked: Map<string, Set<Value>>, name: string, value: Value) {
 }
 
 /** Returns the new or the removed record, or throws a conflict. */
-function decide (collection: Collection, attempt: Attempt, changed: Map<State, Row | undefined>, facts?: Facts) {
+function decide (collection: Collection, attempt: Attempt, results: Map<State, Row | undefined>, facts?: Facts) {
   const { state, before, after } = attempt
   if ('error' in attempt) throw attempt.error
   const problems = facts ? conflictsOf(collection, facts, before, after) : []
@@ -143,7 +144,7 @@ function decide (collection: Collection, attempt: Attempt, changed: Map<State, R
     state.hasFailed = true
     throw new ConflictError(problems)
   }
-  changed.set(state, after)
+  results.set(state, after)
   return (after ?? before).json
 }
 

@@ -5,7 +5,7 @@ import { fieldsOf, type Field } from './indexed-fields.js'
 import { planner, type Value } from './query-plan.js'
 import { recordTimes } from './record-times.js'
 import { NotStorableError } from './store-errors.js'
-import type { Fields, HasId, Id, StoreDefinition } from './store.js'
+import type { AnyRecord, HasId, Id, StoreDefinition } from './store.js'
 import { indexTime } from './times.js'
 
 /** What the rules and the engines need of a collection. */
@@ -43,7 +43,7 @@ export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
   return {
     name,
     schema,
-    seed: seed.map(record => known(schema, record as Fields)),
+    seed: seed.map(record => withoutUnknown(schema, record as AnyRecord)),
     renames,
     removes,
     upgrade,
@@ -58,20 +58,20 @@ export function collectionOf<T extends HasId> (definition: StoreDefinition<T>) {
     hasTextIds: type === 'string',
     plan: planner(fields),
     encode: encoderOf(schema),
-    valuesOf: (record: Fields) => Object.fromEntries(fields.map(field => [field.name, indexedValue(record, field)]))
+    valuesOf: (record: AnyRecord) => Object.fromEntries(fields.map(field => [field.name, indexedValue(record, field)]))
   }
 }
 
 /** A record without the fields that are not in its schema. */
-function known ({ properties }: TObject, record: Fields) {
+function withoutUnknown ({ properties }: TObject, record: AnyRecord) {
   return Object.fromEntries(Object.entries(record).filter(([name]) => Object.hasOwn(properties, name)))
 }
 
 /** Returns a function that encodes a record: the fields of its schema in their order, then others. */
 function encoderOf ({ properties }: TObject) {
   const names = Object.keys(properties)
-  return function encode (record: Fields) {
-    const ordered: Fields = {}
+  return function encode (record: AnyRecord) {
+    const ordered: AnyRecord = {}
     for (const name of names) ordered[name] = record[name]
     for (const name in record) ordered[name] = record[name]
     return JSON.stringify(ordered)
@@ -104,7 +104,7 @@ export function uniqueFields ({ schema, unique = [], idSource }: WithUnique) {
 }
 
 /** The value of a field with an index, which every database can compare. An absent value is like null. */
-function indexedValue (record: Fields, { name, type, isTime }: Field) {
+function indexedValue (record: AnyRecord, { name, type, isTime }: Field) {
   const value = record[name] ?? undefined
   if (type !== 'string' || typeof value !== 'string') return value as Value
   if (value.includes('\0')) throw notIndexed(name, 'must not contain the character NUL')

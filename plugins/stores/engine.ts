@@ -35,7 +35,7 @@ export interface Reader {
   /** The JSON of the first record with this id. */
   first (collection: Collection, id: Id): MaybePromise<string | undefined>
   /** The list of all records as JSON, if the engine keeps it. */
-  whole (collection: Collection): Buffer | undefined
+  keptList (collection: Collection): Buffer | undefined
   /** Some of the records that a query selects. */
   piece (collection: Collection, range: Range): MaybePromise<Piece>
   /** The number of records that a query selects, up to its limit. */
@@ -46,7 +46,7 @@ export interface Reader {
   lastPosition (collection: Collection): MaybePromise<number>
 }
 
-/** What the rules can do. It reads what it has written, and nobody else does before the end. */
+/** What `inserts.ts` and `changes.ts` can do. It reads what it has written, and nobody else does before the end. */
 export interface Transaction extends Reader {
   /** Answers questions. Records that an answer is about do not change until the end. */
   look (collection: Collection, questions: Questions): MaybePromise<Facts>
@@ -60,7 +60,7 @@ export interface Transaction extends Reader {
 
 export type StoredRow = Pick<Row, 'position' | 'id' | 'json'>
 
-/** What the rules ask about a collection. */
+/** What is asked about a collection before a write. */
 export interface Questions {
   /** The values of fields that may be taken. */
   taken: Map<string, Set<Value>>

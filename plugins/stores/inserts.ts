@@ -4,26 +4,28 @@ import { maxCountedId, type Collection, type Row } from './collection.js'
 import { outcomeOf, type Outcome } from './batches.js'
 import type { Facts, KeyUse, Transaction } from './engine.js'
 import type { Value } from './query-plan.js'
-import type { Fields, Id, IdempotencyKey } from './store.js'
+import type { AnyRecord, Id, IdempotencyKey } from './store.js'
 import { conflicts, ConflictError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError } from './store-errors.js'
 
 /** The most conflicts that an error lists. */
 const maxProblems = 50
 
 /** A call of `append`. */
-export interface Insert {
-  records: { fields: Fields, values: Row['values'] }[]
+export interface InsertCall {
+  records: { fields: AnyRecord, values: Row['values'] }[]
   isMany: boolean
   key?: IdempotencyKey | undefined
 }
 
+type Given = AnyRecord | readonly AnyRecord[]
+
 /** Reads a call. A call with records that cannot be stored throws. */
-export function insertOf (collection: Collection, given: Fields | readonly Fields[], key?: IdempotencyKey): Insert {
+export function insertOf (collection: Collection, given: Given, key?: IdempotencyKey): InsertCall {
   const isMany = Array.isArray(given)
   const all = collection.times.created(isMany ? given : [given])
   return { records: all.map(withValues), isMany, key }
 
-  function withValues (fields: Fields, n: number) {
+  function withValues (fields: AnyRecord, n: number) {
     try {
       return { fields, values: collection.valuesOf(fields) }
     } catch (error) {
@@ -34,7 +36,7 @@ export function insertOf (collection: Collection, given: Fields | readonly Field
 }
 
 /** What a transaction inserts. The facts change with each call that succeeds. */
-interface Inserts {
+interface Batch {
   facts: Facts
   rows: Row[]
   keys: KeyUse[]
@@ -44,20 +46,21 @@ interface Inserts {
 export async function insertAll (
   transaction: Transaction,
   collection: Collection,
-  calls: Insert[]
+  calls: InsertCall[]
 ): Promise<Outcome[]> {
   const facts = await transaction.look(collection, questionsOf(collection, calls))
+  // The first id is at least the `minimum` of the schema.
   facts.counter.lastId = Math.max(facts.counter.lastId, collection.ids.first - 1)
-  const inserts: Inserts = { facts, rows: [], keys: [] }
-  const outcomes = calls.map(call => outcomeOf(() => insert(collection, inserts, call)))
-  const { rows, keys } = inserts
+  const batch: Batch = { facts, rows: [], keys: [] }
+  const outcomes = calls.map(call => outcomeOf(() => insert(collection, batch, call)))
+  const { rows, keys } = batch
   if (rows.length > 0) {
     transaction.write(collection, { inserts: rows, updates: [], removes: [], keys, counter: facts.counter })
   }
   return outcomes
 }
 
-function questionsOf (collection: Collection, calls: Insert[]) {
+function questionsOf (collection: Collection, calls: InsertCall[]) {
   const all = calls.flatMap(({ records }) => records.map(({ values }) => values))
   const valuesOf = (field: string) => new Set(all.map(values => values[field]).filter(value => value !== undefined))
   const existing = new Map<string, Set<Value>>()
@@ -74,7 +77,7 @@ function questionsOf (collection: Collection, calls: Insert[]) {
 }
 
 /** Returns the response to a call, or throws before anything has changed. */
-function insert (collection: Collection, { facts, rows, keys }: Inserts, { records, isMany, key }: Insert) {
+function insert (collection: Collection, { facts, rows, keys }: Batch, { records, isMany, key }: InsertCall) {
   const previous = key && facts.keys.get(key.key)
   if (previous && previous.digest !== key.digest) throw new IdempotencyKeyReusedError()
   if (previous) return previous.response
@@ -96,7 +99,7 @@ function insert (collection: Collection, { facts, rows, keys }: Inserts, { recor
 }
 
 /** Gives records their positions and, if one has no id, new ids. */
-function numbered (collection: Collection, { counter }: Facts, records: Insert['records']): Row[] {
+function numbered (collection: Collection, { counter }: Facts, records: InsertCall['records']): Row[] {
   const { ids, hasTextIds, encode } = collection
   const areNew = records.some(({ values }) => values.id === undefined)
   if (areNew && !hasTextIds && counter.lastId + records.length > ids.last) throw new NoIdLeftError()

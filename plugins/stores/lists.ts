@@ -34,15 +34,15 @@ export interface Piece {
   hasMore: boolean
 }
 
-/** Returns the method `select` of a store. Nothing is held in a database while a client reads. */
+/** Returns the method `select` of a store. No transaction or connection is held while a client reads. */
 export function listsOf (collection: Collection, reader: Reader) {
   /** The average size of a record in the last piece. The first one may be much larger. */
   let recordSize = 10_000
 
   return function select (query: AnyQuery): MaybePromise<JsonPage> {
     const plan = collection.plan(query)
-    const isWhole = plan.digest === '' && plan.limit === Infinity && !plan.after
-    const list = isWhole ? reader.whole(collection) : undefined
+    const isWhole = plan.isPlain && plan.limit === Infinity && !plan.after
+    const list = isWhole ? reader.keptList(collection) : undefined
     return list ? { list } : read(plan)
   }
 

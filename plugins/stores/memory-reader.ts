@@ -31,19 +31,19 @@ export function holder ({ indexes }: Table, field: string, value: Value, positio
 export function readerOn (tableOf: TableOf): Reader {
   return {
     first: ({ name }, id) => holder(tableOf(name), 'id', id)?.json,
-    whole: ({ name }) => wholeList(tableOf(name)),
+    keptList: ({ name }) => keptList(tableOf(name)),
     piece: ({ name }, range) => pieceOf(tableOf(name), range),
     count: ({ name }, plan) => plan.conditions.length === 0
       ? Math.min(tableOf(name).rows.size, plan.limit)
-      : selected(tableOf(name), { plan, count: plan.limit }).length,
-    summarize: ({ name }, plan, summary) => summarize(selected(tableOf(name), { plan, count: Infinity }), summary),
+      : rowsIn(tableOf(name), { plan, count: plan.limit }).length,
+    summarize: ({ name }, plan, summary) => summarize(rowsIn(tableOf(name), { plan, count: Infinity }), summary),
     lastPosition: ({ name }) => tableOf(name).rows.maxKey() ?? 0
   }
 }
 
 function pieceOf (table: Table, range: Range): Piece {
   const { count, plan: { sort } } = range
-  const found = selected(table, { ...range, count: count + 1 })
+  const found = rowsIn(table, { ...range, count: count + 1 })
   const rows = found.slice(0, count)
   const last = rows.at(-1)
   return {
@@ -54,7 +54,7 @@ function pieceOf (table: Table, range: Range): Piece {
   }
 }
 
-function wholeList (table: Table) {
+function keptList (table: Table) {
   if (!table.list) {
     const json: string[] = []
     let size = 0
@@ -68,7 +68,7 @@ function wholeList (table: Table) {
   return table.list.json
 }
 
-function selected (table: Table, { plan, after, lastPosition = Infinity, count }: Range) {
+function rowsIn (table: Table, { plan, after, lastPosition = Infinity, count }: Range) {
   const tests = plan.conditions.map(condition => ({ field: condition.field.name, isMet: testOf(condition) }))
   const rows: Row[] = []
   for (const row of walk(table, plan, after)) {

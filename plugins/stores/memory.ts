@@ -5,7 +5,7 @@ import { engineStore } from './engine-store.js'
 import { BTree, holder, readerOn, type Table, type TableOf } from './memory-reader.js'
 import { compare, comparePlaces, type Place, type Value } from './query-plan.js'
 import { unfit, violations } from './store-errors.js'
-import type { HasId, JsonStore, StoreDefinition } from './store.js'
+import type { HasId, Id, JsonStore, StoreDefinition } from './store.js'
 import { oneAtATime } from './time-limits.js'
 
 /** How many idempotency keys are kept. Then the oldest are removed. */
@@ -15,7 +15,7 @@ type Keys = Map<string, KeyUse & { at: number }>
 
 /** The memory of this process. */
 export function memoryEngine (collections: Collections): Engine {
-  const next = oneAtATime()
+  const inTurn = oneAtATime()
   const tables = new Map<string, Table>()
   const keys: Keys = new Map()
   const tableOf = (name: string) => tables.get(name) as Table
@@ -27,7 +27,7 @@ export function memoryEngine (collections: Collections): Engine {
       if (problems.length > 0) throw new StartupError(unfit(problems))
     },
     reader: readerOn(tableOf),
-    transaction: (work, { deadline }) => next(deadline, async function transact () {
+    transaction: (work, { deadline }) => inTurn(deadline, async function transact () {
       const changed = new Map<string, Table>()
       const newKeys: Keys = new Map()
       const result = await work(transactionOn(tableOf, changed, keys, newKeys))
@@ -84,11 +84,11 @@ function transactionOn (committed: TableOf, changed: Map<string, Table>, keys: K
     ...readerOn(tableOf),
 
     look ({ name }, questions) {
-      const isReferrer = (id: Value) => ({ collection, field }: Reference) => {
+      const refersTo = (id: Id, { collection, field }: Reference) => {
         const table = tableOf(collection)
-        const referrer = holder(table, field, id)
-        const isItself = collection === name && referrer?.id === id
-        return isItself ? holder(table, field, id, referrer?.position) : referrer
+        const first = holder(table, field, id)
+        const isItself = collection === name && first?.id === id
+        return (isItself ? holder(table, field, id, first.position) : first) !== undefined
       }
       const validFrom = Date.now() - keyLifetime
       return {
@@ -96,7 +96,7 @@ function transactionOn (committed: TableOf, changed: Map<string, Table>, keys: K
         taken: filtered(questions.taken, (field, value) => holder(tableOf(name), field, value)),
         existing: filtered(questions.existing, (target, id) => holder(tableOf(target), 'id', id)),
         referred: new Map(questions.referred.flatMap(id => {
-          const referrer = questions.referrers.find(isReferrer(id))
+          const referrer = questions.referrers.find(reference => refersTo(id, reference))
           return referrer ? [[id, referrer.collection]] : []
         })),
         keys: new Map(questions.keys.flatMap(key => {

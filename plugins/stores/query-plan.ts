@@ -25,7 +25,7 @@ export interface Condition {
   value: Value | readonly Value[]
 }
 
-/** The place of a record in an order: records with equal values are in the order of their positions. */
+/** The place of a record in an order: its value, and its position among equal values. */
 export interface Place {
   value: Value
   position: number
@@ -39,6 +39,8 @@ export interface Plan {
   descending: boolean
   limit: number
   after?: Place | undefined
+  /** Whether it has no conditions, and is in the order of positions. */
+  isPlain: boolean
   /** Identifies the conditions and the order. A cursor belongs to one query. */
   digest: string
 }
@@ -68,7 +70,7 @@ export function planner (fields: Field[]) {
     const content = conditions.map(({ field, operator, value }) => [field.name, operator, value]).sort()
     const isPlain = content.length === 0 && sort === undefined
     const digest = isPlain ? '' : hash('sha256', JSON.stringify([content, sort]), 'base64url').slice(0, 12)
-    const plan = { conditions, sort: field, descending: sort?.startsWith('-') ?? false, limit, digest }
+    const plan = { conditions, sort: field, descending: sort?.startsWith('-') ?? false, limit, isPlain, digest }
     return after === undefined ? plan : { ...plan, after: placeAt(after, plan) }
   }
 
@@ -82,8 +84,8 @@ export function planner (fields: Field[]) {
 }
 
 /** The cursor of the page after a place: its position and, in an order, its value. */
-export function cursorOf ({ position, value }: Place, { digest }: Plan) {
-  const content = digest === '' ? position : [position, value ?? null, digest]
+export function cursorOf ({ position, value }: Place, { isPlain, digest }: Plan) {
+  const content = isPlain ? position : [position, value ?? null, digest]
   return Buffer.from(JSON.stringify(content)).toString('base64url')
 }
 
@@ -95,10 +97,10 @@ function placeAt (cursor: string, plan: Plan): Place {
 }
 
 /** The place in a cursor. A client can send anything. */
-function parsed (cursor: string, { digest }: Plan): Place | undefined {
+function parsed (cursor: string, { isPlain }: Plan): Place | undefined {
   try {
     const content: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
-    const [position, value] = digest === '' ? [content] : content as unknown[]
+    const [position, value] = isPlain ? [content] : content as unknown[]
     if (!Number.isSafeInteger(position) || Number(position) < 0) return
     return { position: Number(position), value: value as Value ?? undefined }
   } catch {}

@@ -1,13 +1,13 @@
-import type { Fields } from './store.js'
+import type { AnyRecord } from './store.js'
 
 /** What sets the times of records, if their collection has timestamps. */
 export interface RecordTimes {
   /** New records, which have the same time. */
-  created (records: readonly Fields[]): readonly Fields[]
+  created (records: readonly AnyRecord[]): readonly AnyRecord[]
   /** A record after a change, and as it was. */
-  changed (record: Fields, before: Fields): Fields
+  changed (record: AnyRecord, before: AnyRecord): AnyRecord
   /** A record from elsewhere, with the times that it does not have. */
-  completed (record: Fields): Fields
+  completed (record: AnyRecord): AnyRecord
 }
 
 export function recordTimes (hasTimestamps = false): RecordTimes {

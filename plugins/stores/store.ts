@@ -50,11 +50,11 @@ export interface Page<T> {
   next?: string | undefined
 }
 
-export type Fields = Record<string, unknown>
+export type AnyRecord = Record<string, unknown>
 
 /** A store for routes: it returns the JSON that is sent. */
 export interface JsonStore {
-  append (given: Fields | readonly Fields[], key?: IdempotencyKey): MaybePromise<string>
+  append (given: AnyRecord | readonly AnyRecord[], key?: IdempotencyKey): MaybePromise<string>
   first (id: Id): MaybePromise<string | undefined>
   select (query: AnyQuery): MaybePromise<JsonPage>
   change (id: Id, change: Change): MaybePromise<string | undefined>
@@ -74,7 +74,7 @@ export interface SummaryQuery {
 }
 
 /** Returns the new record for the current one, or `undefined` to remove it. */
-export type Change = (record: Fields, json: string) => Fields | undefined
+export type Change = (record: AnyRecord, json: string) => AnyRecord | undefined
 
 export interface JsonPage {
   /** A JSON array. A list of all records that is long is a stream. */
@@ -94,7 +94,7 @@ export interface StoreDefinition<T extends HasId> {
   seed: readonly T[]
   /** Fields that clients can filter and sort by: strings, integers, numbers and booleans. Default: none. */
   filters?: readonly string[] | undefined
-  /** Fields whose values no two records have in common. Clients can filter by them. Default: the id of the server. */
+  /** Fields whose values no two records have in common. Ids that the server chooses, or that are texts, always are. */
   unique?: readonly string[] | undefined
   /** The collections whose ids fields have, such as `{ member_id: 'members' }`. Clients can filter by these fields. */
   references?: Readonly<Record<string, string>> | undefined
@@ -102,10 +102,12 @@ export interface StoreDefinition<T extends HasId> {
   idSource?: 'client' | 'server' | undefined
   /** Whether the store sets `created_at` and `updated_at`. */
   timestamps?: boolean | undefined
+  /** Whether other collections can show its records: clients can get them, and no hook of the host decides it. */
+  isExpandable?: boolean | undefined
   /** The new names of fields, by their previous names. */
   renames?: Readonly<Record<string, string>> | undefined
   /** The fields that stored records have, the schema has not, and whose values are deleted. */
   removes?: readonly string[] | undefined
   /** Changes an old record when the schema has changed. A record that is new already must stay as it is. */
-  upgrade?: ((record: Fields) => object) | undefined
+  upgrade?: ((record: AnyRecord) => object) | undefined
 }

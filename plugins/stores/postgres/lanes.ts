@@ -5,7 +5,7 @@ import { tableFor } from '../sql/tables.js'
 import type { Id } from '../store.js'
 import { dialect, type openPool } from './pool.js'
 
-/** How the requests of a collection read and write. */
+/** The share of a collection in the connections, and its batches of reads. */
 export interface Lane {
   whenFree: ReturnType<typeof limited>
   first (id: Id): Promise<string | undefined>
@@ -44,14 +44,15 @@ export function lanes ({ pool, poolSize, timeout, whenPrepared }: LaneOptions) {
   }
 }
 
-/** Finds the first record with each id. */
+/** Finds the first record with each id, in the order of the ids. */
 function firstStatement (collection: Collection): RowStatement {
   const { table, columns } = tableFor(collection)
   const type = columns.find(({ field }) => field === 'id')?.type ?? 'integer'
   return {
     columns: { n: 'int', id: dialect.types[type] },
-    text: given => `select (select record from ${table} where id = ${given.of('id')} order by position limit 1)
-      ${given.table('from')} order by n`
+    text: input => `select
+      (select record from ${table} where id = ${input.column('id')} order by position limit 1) as record
+      ${input.table('from')} order by n`
   }
 }
 

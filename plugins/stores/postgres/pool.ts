@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { loadOptional, StartupError } from '../../common/startup.js'
 import { digestOf } from '../collection.js'
 import type { EngineOptions } from '../engine.js'
-import type { Connection, Dialect, Given, ResultRow, RowStatement } from '../sql/connection.js'
+import type { Connection, Dialect, Input, ResultRow, RowStatement } from '../sql/connection.js'
 import { StoreUnavailableError } from '../store-errors.js'
 import { codeOf, failure, isBroken } from './postgres-errors.js'
 
@@ -57,7 +57,7 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
 /** Reads and transactions, each with a connection of the pool. */
 function accessTo (pool: pg.Pool, timeout: number) {
   const texts = new Map<string, string>()
-  // A plan that was made for an empty table is kept. All statements of transactions have an index, which must be used.
+  // A query plan for an empty table is kept. All statements of transactions have an index, which must be used.
   const off = ['seqscan', 'hashjoin', 'mergejoin'].map(name => `set local enable_${name} = off`)
   const begin = ['begin', `set local lock_timeout = ${timeout}`, ...off].join(';')
   return { read, transaction }
@@ -74,7 +74,10 @@ function accessTo (pool: pg.Pool, timeout: number) {
     }
   }
 
-  /** Runs work in a transaction. It commits with the last statements of the work. */
+  /**
+   * Runs work in a transaction. The work sends `commit` itself, together with its last statements. After one that has
+   * failed, PostgreSQL rolls back instead.
+   */
   async function transaction<R> (deadline: number, work: (connection: Connection) => Promise<R>) {
     for (;;) {
       try {
@@ -112,17 +115,17 @@ export function connectionOn (client: pg.ClientBase, texts = new Map<string, str
   return {
     dialect,
     run,
-    one: async (text, values, isPrepared) => (await run(text, values, isPrepared))[0],
-    async runFor (key, rows, write, values = []) {
+    one: async (text, values, options) => (await run(text, values, options))[0],
+    async runFor (name, rows, write, values = []) {
       if (rows.length === 0) return []
-      const text = texts.get(key) ?? textOf(write(), values.length)
-      texts.set(key, text)
-      const arrays = rows[0]?.map((_, n) => rows.map(row => row[n])) ?? []
-      return run(text, [...arrays, ...values])
+      const text = texts.get(name) ?? textOf(write(), values.length)
+      texts.set(name, text)
+      const columns = rows[0]?.map((_, n) => rows.map(row => row[n])) ?? []
+      return run(text, [...columns, ...values])
     }
   }
 
-  async function run (text: string, values: unknown[] = [], isPrepared = true): Promise<ResultRow[]> {
+  async function run (text: string, values: unknown[] = [], { isPrepared = true } = {}): Promise<ResultRow[]> {
     stream.cork()
     process.nextTick(() => stream.uncork())
     const { rows } = await client.query({ text, values, ...isPrepared && { name: nameOf(text) } }).catch(fail)
@@ -134,9 +137,9 @@ function textOf ({ columns, text }: RowStatement, values: number) {
   const names = Object.keys(columns)
   const arrays = Object.values(columns).map((type, n) => `$${n + 1}::${type}[]`)
   const parameters = Array.from({ length: values }, (_, n) => `$${names.length + n + 1}`)
-  const table = `unnest(${arrays}) as given (${names})`
-  const given: Given = { of: name => `given.${name}`, table: (before, after = '') => `${before} ${table}${after}` }
-  return text(given, ...parameters)
+  const table = `unnest(${arrays}) as input (${names})`
+  const input: Input = { column: name => `input.${name}`, table: (before, after = '') => `${before} ${table}${after}` }
+  return text(input, ...parameters)
 }
 
 const names = new Map<string, string>()

@@ -53,13 +53,13 @@ export async function postgres (url: string, options: EngineOptions): Promise<En
   async function transaction<R> (work: (transaction: Transaction) => Promise<R>, options: TransactionOptions) {
     const { deadline, collection } = options
     await whenPrepared()
-    const run = () => pool.transaction(deadline, async connection => {
+    const inPool = () => pool.transaction(deadline, async connection => {
       const transaction = new SqlTransaction(connection)
       const result = await work(transaction)
       await Promise.all([transaction.written(), connection.run('commit')])
       return result
     })
-    return collection ? laneOf(collection).whenFree(run) : run()
+    return collection ? laneOf(collection).whenFree(inPool) : inPool()
   }
 
   async function read<R> (collection: Collection, work: (reader: Reader) => MaybePromise<R>) {
@@ -72,7 +72,7 @@ type Read = <R>(collection: Collection, work: (reader: Reader) => MaybePromise<R
 
 function readerWith (read: Read): Omit<Reader, 'first'> {
   return {
-    whole: () => undefined,
+    keptList: () => undefined,
     piece: (collection, range) => read(collection, reader => reader.piece(collection, range)),
     summarize: (collection, plan, summary) => read(collection, reader => reader.summarize(collection, plan, summary)),
     count: (collection, plan) => read(collection, reader => reader.count(collection, plan)),

@@ -7,24 +7,32 @@ export type ResultRow = Record<string, unknown>
 /** A connection to a database. */
 export interface Connection {
   dialect: Dialect
-  /** Runs a statement. One whose text is always the same is prepared once. */
-  run (text: string, values?: unknown[], isPrepared?: boolean): MaybePromise<ResultRow[]>
+  /** Runs a statement. */
+  run (text: string, values?: unknown[], options?: RunOptions): MaybePromise<ResultRow[]>
   /** Runs a statement that returns at most one row. */
-  one (text: string, values?: unknown[], isPrepared?: boolean): MaybePromise<ResultRow | undefined>
-  /** Runs a statement for rows, if there are any. It is written once for each key. */
-  runFor (key: string, rows: unknown[][], write: () => RowStatement, values?: unknown[]): MaybePromise<ResultRow[]>
+  one (text: string, values?: unknown[], options?: RunOptions): MaybePromise<ResultRow | undefined>
+  /** Runs a statement for rows, if there are any. It is written once for each name. */
+  runFor (name: string, rows: unknown[][], write: () => RowStatement, values?: unknown[]): MaybePromise<ResultRow[]>
+}
+
+export interface RunOptions {
+  /** Whether the statement is prepared once, because its text is always the same. Default: true. */
+  isPrepared?: boolean
 }
 
 /** A statement for rows, whose columns have these names and types. The other parameters are for values. */
 export interface RowStatement {
   columns: Record<string, string>
-  text (given: Given, ...parameters: string[]): string
+  text (input: Input, ...parameters: string[]): string
 }
 
-/** The rows in the text of a statement: a table on PostgreSQL, and parameters on SQLite, which runs it for each row. */
-export interface Given {
+/**
+ * The rows in the text of a statement: a table on PostgreSQL, such as `insert … select input.id from unnest($1) as
+ * input (id)`, and parameters on SQLite, which runs it for each row: `insert … select ?1`.
+ */
+export interface Input {
   /** The value of a column. */
-  of (column: string): string
+  column (name: string): string
   /** The table, between words of the statement that are for it. */
   table (before: string, after?: string): string
 }

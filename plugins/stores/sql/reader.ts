@@ -9,7 +9,7 @@ import type { Id } from '../store.js'
 import { maxGroups, type Summary } from '../summary.js'
 
 /** A part of a range. In an order, records without a value are a part of their own. */
-interface Part extends Range {
+interface Span extends Range {
   kind?: 'absent' | 'present'
 }
 
@@ -25,14 +25,14 @@ export class SqlReader implements Reader {
     return row instanceof Promise ? row.then(recordIn) : recordIn(row)
   }
 
-  whole () {
+  keptList () {
     return undefined
   }
 
   async piece (collection: Collection, range: Range) {
     if (range.plan.sort) return this.sortedPiece(collection, range)
     const { text, values } = selectJoined(collection, range, this.connection.dialect)
-    const row = await this.connection.one(text, values, range.plan.digest === '')
+    const row = await this.connection.one(text, values, { isPrepared: range.plan.isPlain })
     return {
       json: String(row?.json ?? ''),
       count: Number(row?.count),
@@ -43,22 +43,22 @@ export class SqlReader implements Reader {
 
   async count (collection: Collection, plan: Plan) {
     const { table } = tableFor(collection)
-    const { values, write } = writer(this.connection.dialect)
+    const { values, sql } = conditionsIn(this.connection.dialect)
     const limit = plan.limit < Infinity ? ` limit ${plan.limit}` : ''
     const text = `select count(*) as count from (
-      select 1 from ${table} where ${write.all(plan.conditions)}${limit}) as counted`
-    const row = await this.connection.one(text, values, false)
+      select 1 from ${table} where ${sql.all(plan.conditions)}${limit}) as counted`
+    const row = await this.connection.one(text, values, { isPrepared: false })
     return Number(row?.count)
   }
 
   async summarize (collection: Collection, plan: Plan, summary: Summary) {
     const { text, values } = selectSummary(collection, plan, summary, this.connection.dialect)
-    const rows = await this.connection.run(text, values, false)
+    const rows = await this.connection.run(text, values, { isPrepared: false })
     const { group, sum, min, max } = summary
     return rows.map(row => ({
       group: valueIn(row.value, group?.field.type),
       count: Number(row.count),
-      sum: sum.map((_, n) => BigInt(String(row[`high${n}`] ?? 0)) * half + BigInt(String(row[`low${n}`] ?? 0))),
+      sum: sum.map((_, n) => BigInt(String(row[`high${n}`] ?? 0)) * base + BigInt(String(row[`low${n}`] ?? 0))),
       min: min.map(({ type }, n) => valueIn(row[`min${n}`], type)),
       max: max.map(({ type }, n) => valueIn(row[`max${n}`], type))
     }))
@@ -73,9 +73,9 @@ export class SqlReader implements Reader {
     const { connection: { run, dialect } } = this
     const { count, plan: { sort } } = range
     const found: ResultRow[] = []
-    for (const part of partsOf(range)) {
-      const { text, values } = selectSorted(collection, { ...part, count: count + 1 - found.length }, dialect)
-      if (found.length <= count) found.push(...await run(text, values, false))
+    for (const span of spansOf(range)) {
+      const { text, values } = selectSorted(collection, { ...span, count: count + 1 - found.length }, dialect)
+      if (found.length <= count) found.push(...await run(text, values, { isPrepared: false }))
     }
     const rows = found.slice(0, count)
     const last = rows.at(-1)
@@ -94,53 +94,53 @@ function recordIn (row?: ResultRow) {
 
 /** Records in the order of their positions, which the database joins. */
 function selectJoined (collection: Collection, { plan, after, lastPosition, count }: Range, dialect: Dialect) {
-  const { values, write } = writer(dialect)
+  const { values, sql } = conditionsIn(dialect)
   const { table } = tableFor(collection)
-  const where = [write.all(plan.conditions)]
-  if (lastPosition !== undefined) where.push(`position <= ${write.value(lastPosition)}`)
+  const where = [sql.all(plan.conditions)]
+  if (lastPosition !== undefined) where.push(`position <= ${sql.value(lastPosition)}`)
   const text = `select json, count, position,
       exists (select 1 from ${table} where ${where.join(' and ')} and position > joined.position) as more
     from (select string_agg(record, ',' order by position) as json, count(*) as count, max(position) as position
       from (select record, position from ${table}
-        where ${where.join(' and ')} and position > ${write.value(after?.position ?? 0)}
-        order by position limit ${write.value(count)}) as page) as joined`
+        where ${where.join(' and ')} and position > ${sql.value(after?.position ?? 0)}
+        order by position limit ${sql.value(count)}) as page) as joined`
   return { text, values }
 }
 
-/** A comparison with a place in an order does not hold for absent values, so that they are a statement of their own. */
-function partsOf (range: Range): Part[] {
+/** SQL compares nothing with null. So after a place, the records without a value are a statement of their own. */
+function spansOf (range: Range): Span[] {
   const { plan: { sort, descending }, after } = range
   if (!sort?.isOptional || !after) return [range]
   if (after.value === undefined) {
-    const rest: Part = { ...range, kind: 'absent' }
+    const rest: Span = { ...range, kind: 'absent' }
     return descending ? [rest] : [rest, { ...range, after: undefined, kind: 'present' }]
   }
-  const rest: Part = { ...range, kind: 'present' }
+  const rest: Span = { ...range, kind: 'present' }
   return descending ? [rest, { ...range, after: undefined, kind: 'absent' }] : [rest]
 }
 
-function selectSorted (collection: Collection, part: Part, dialect: Dialect) {
-  const { plan: { sort, descending, conditions }, after, lastPosition, count, kind } = part
-  const { values, write } = writer(dialect)
+function selectSorted (collection: Collection, span: Span, dialect: Dialect) {
+  const { plan: { sort, descending, conditions }, after, lastPosition, count, kind } = span
+  const { values, sql } = conditionsIn(dialect)
   const column = columnName(sort?.name ?? 'id')
-  const where = [write.all(conditions)]
+  const where = [sql.all(conditions)]
   if (kind) where.push(`${column} is ${kind === 'absent' ? '' : 'not '}null`)
-  if (after) where.push(write.after(after, kind === 'absent' ? undefined : column, descending))
-  if (lastPosition !== undefined) where.push(`position <= ${write.value(lastPosition)}`)
+  if (after) where.push(sql.after(after, kind === 'absent' ? undefined : column, descending))
+  if (lastPosition !== undefined) where.push(`position <= ${sql.value(lastPosition)}`)
 
   const direction = descending ? 'desc' : 'asc'
   const nulls = descending ? 'nulls last' : 'nulls first'
   const byValue = kind === 'absent' ? '' : `${column} ${direction} ${nulls}, `
   const text = `select record, position, ${column} as value from ${tableFor(collection).table}
-    where ${where.join(' and ')} order by ${byValue}position ${direction} limit ${write.value(count)}`
+    where ${where.join(' and ')} order by ${byValue}position ${direction} limit ${sql.value(count)}`
   return { text, values }
 }
 
 /** Integers are added in two halves, because the sum of many could be too large for SQLite. */
-const half = 2n ** 26n
+const base = 2n ** 26n
 
 function selectSummary (collection: Collection, plan: Plan, { group, sum, min, max }: Summary, dialect: Dialect) {
-  const { values, write } = writer(dialect)
+  const { values, sql } = conditionsIn(dialect)
   const column = group ? columnName(group.field.name) : 'null'
   const value = group?.length ? `substr(${column}, 1, ${group.length})` : column
   // PostgreSQL has no least boolean.
@@ -148,26 +148,26 @@ function selectSummary (collection: Collection, plan: Plan, { group, sum, min, m
     const column = columnName(name)
     return type === 'boolean' ? `case when ${column} then 1 when not ${column} then 0 end` : column
   }
-  const halves = ({ name }: Field, n: number) => {
+  const highAndLow = ({ name }: Field, n: number) => {
     const column = columnName(name)
-    return `sum(${column} / ${half}) as high${n}, sum(${column} % ${half}) as low${n}`
+    return `sum(${column} / ${base}) as high${n}, sum(${column} % ${base}) as low${n}`
   }
   const results = [
-    ...sum.map(halves),
+    ...sum.map(highAndLow),
     ...min.map((field, n) => `min(${comparable(field)}) as min${n}`),
     ...max.map((field, n) => `max(${comparable(field)}) as max${n}`)
   ]
   const text = `select ${[`${value} as value`, 'count(*) as count', ...results]} from ${tableFor(collection).table}
-    where ${write.all(plan.conditions)}${group ? ` group by ${value} order by ${value} nulls first` : ''}
+    where ${sql.all(plan.conditions)}${group ? ` group by ${value} order by ${value} nulls first` : ''}
     limit ${maxGroups + 1}`
   return { text, values }
 }
 
-/** Writes conditions, and collects their values as parameters. */
-function writer ({ parameter }: Dialect) {
+/** Writes conditions in SQL, and collects their values as parameters. */
+function conditionsIn ({ parameter }: Dialect) {
   const values: unknown[] = []
   const value = (given: unknown) => parameter(values.push(given))
-  return { values, write: { value, all, after } }
+  return { values, sql: { value, all, after } }
 
   function all (conditions: Plan['conditions']) {
     return conditions.map(condition).join(' and ') || '1 = 1'

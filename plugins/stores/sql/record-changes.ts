@@ -3,7 +3,7 @@ import type { ValueProblem } from '../../../schemas/error-body.js'
 import type { Collection, Row } from '../collection.js'
 import { isOfType } from '../indexed-fields.js'
 import { counted, NotStorableError } from '../store-errors.js'
-import type { Fields, Id } from '../store.js'
+import type { AnyRecord, Id } from '../store.js'
 import type { Connection } from './connection.js'
 import { updateRows } from './rows.js'
 import type { ChangeOptions, SchemaChange } from './schema-changes.js'
@@ -91,7 +91,7 @@ interface Fit {
 /** An older release changes no records, and writes only columns. */
 function asItIs (collection: Collection, { checkerOf }: ChangeOptions) {
   const problemsIn = checkerOf(collection.schema, { useDefaults: false, removeUnknown: false })
-  return function fit (record: Fields): Fit {
+  return function fit (record: AnyRecord): Fit {
     const { values, problems } = indexed(collection, record)
     const ofType = collection.fields.map(({ name, type }) =>
       [name, isOfType(values[name], type) ? values[name] : undefined])
@@ -101,13 +101,13 @@ function asItIs (collection: Collection, { checkerOf }: ChangeOptions) {
 
 /** Renames and removes fields, upgrades the record, and adds defaults if it does not fit without them. */
 function upToDate (collection: Collection, { checkerOf }: ChangeOptions) {
-  const { schema, removes, upgrade = (record: Fields) => record, encode, times } = collection
+  const { schema, removes, upgrade = (record: AnyRecord) => record, encode, times } = collection
   const problemsIn = checkerOf(schema, { useDefaults: false, removeUnknown: false })
   const problemsWithDefaults = checkerOf(schema, { useDefaults: true, removeUnknown: false })
 
-  return function fit (old: Fields): Fit {
+  return function fit (old: AnyRecord): Fit {
     const { record, lost } = renamed(collection, old)
-    const upgraded: Fields = { ...times.completed(upgrade(record) as Fields) }
+    const upgraded: AnyRecord = { ...times.completed(upgrade(record) as AnyRecord) }
     for (const name of removes) delete upgraded[name]
     const unknown = Object.keys(upgraded).filter(name => !Object.hasOwn(schema.properties, name))
     const invalid = problemsIn(upgraded) && problemsWithDefaults(upgraded)
@@ -126,7 +126,7 @@ function upToDate (collection: Collection, { checkerOf }: ChangeOptions) {
   }
 }
 
-function renamed ({ renames }: Collection, old: Fields) {
+function renamed ({ renames }: Collection, old: AnyRecord) {
   const record = { ...old }
   const lost: string[] = []
   for (const [from, to] of Object.entries(renames)) {
@@ -139,7 +139,7 @@ function renamed ({ renames }: Collection, old: Fields) {
 }
 
 /** The values of the fields with an index, or why they cannot have one. */
-function indexed ({ valuesOf }: Collection, record: Fields): Pick<Fit, 'values' | 'problems'> {
+function indexed ({ valuesOf }: Collection, record: AnyRecord): Pick<Fit, 'values' | 'problems'> {
   try {
     return { values: valuesOf(record), problems: [] }
   } catch (error) {

@@ -18,7 +18,7 @@ export function insertRows ({ runFor, dialect }: Connection, table: Table, rows:
     const names = Object.keys(columns)
     return {
       columns,
-      text: given => `insert into ${table.table} (${names}) select ${names.map(given.of)} ${given.table('from')}`
+      text: input => `insert into ${table.table} (${names}) select ${names.map(input.column)} ${input.table('from')}`
     }
   })
 }
@@ -26,7 +26,7 @@ export function insertRows ({ runFor, dialect }: Connection, table: Table, rows:
 /** Returns a condition of a statement, whose parameters are the name and the digest of the table. */
 type Condition = (name?: string, digest?: string) => string
 
-/** Updates rows, and returns one result for each. The id stays, so that its index does. */
+/** Updates rows, and returns one result for each. An id never changes, so it is not written. */
 export function updateRows ({ runFor, dialect }: Connection, table: Table, rows: Row[], condition?: Condition) {
   const values = condition ? [table.name, table.digest] : []
   const key = condition ? `update ${table.name}` : `convert ${table.name}`
@@ -35,9 +35,10 @@ export function updateRows ({ runFor, dialect }: Connection, table: Table, rows:
     const names = Object.keys(columns).filter(name => name !== 'position' && name !== 'id')
     return {
       columns,
-      text: (given, ...parameters) =>
-        `update ${table.table} as stored set ${names.map(name => `${name} = ${given.of(name)}`)} ${given.table('from')}
-        where stored.position = ${given.of('position')}${condition ? ` and ${condition(...parameters)}` : ''}
+      text: (input, ...parameters) =>
+        `update ${table.table} as stored
+        set ${names.map(name => `${name} = ${input.column(name)}`)} ${input.table('from')}
+        where stored.position = ${input.column('position')}${condition ? ` and ${condition(...parameters)}` : ''}
         returning 1 as written`
     }
   }, values)

@@ -6,7 +6,7 @@ import { columnType, quoted, type Connection, type Dialect } from './connection.
 import { changeRecords } from './record-changes.js'
 import { insertRows } from './rows.js'
 import {
-  creationOf, foreignKeysOf, indexesOf, sharedTables, type Column, type Part, type Shape, type Table
+  creationOf, foreignKeysOf, indexesOf, sharedTables, type Column, type Constraint, type Shape, type Table
 } from './tables.js'
 import { missingTargets, repeatedValues } from './violations.js'
 
@@ -24,14 +24,17 @@ export interface SchemaChange {
   isOlder: boolean
 }
 
-/** Creates and changes the tables that are not as this release needs them: all of them or none. */
+/**
+ * Creates and changes the tables that are not as this release needs them. Records, indexes and new tables change in
+ * one transaction, or not at all. Each transaction asks again, because another instance may have changed the tables.
+ */
 export async function prepareTables (transaction: RunTransaction, tables: Table[], options: ChangeOptions) {
   await transaction(createSharedTables)
   const changes = await transaction(connection => changesOf(connection, tables))
   if (changes.length === 0) return
   // Readers wait for columns to be added and dropped, so each has a short transaction.
   await transaction(connection => addColumns(connection, tables))
-  const unused = await transaction(connection => changeAll(connection, tables, options))
+  const unused = await transaction(connection => changeTables(connection, tables, options))
   await transaction(async ({ run }) => {
     for (const { table, column } of unused) await run(`alter table ${table} drop column ${column}`)
   })
@@ -82,7 +85,7 @@ async function addColumn ({ run, dialect }: Connection, { table }: Table, { name
 }
 
 /** Changes all records, indexes and foreign keys. Returns the columns that are not needed any more. */
-async function changeAll (connection: Connection, tables: Table[], options: ChangeOptions) {
+async function changeTables (connection: Connection, tables: Table[], options: ChangeOptions) {
   await lockSchemas(connection)
   const changes = await changesOf(connection, tables)
   for (const { table, before } of changes) if (before) await lockTable(connection, table)
@@ -125,7 +128,7 @@ async function lockTable ({ run, dialect: { lock, parameter } }: Connection, { n
   if (statement) await run(statement)
 }
 
-type PartsOf = (table: Table, columns: Column[], dialect: Dialect) => Map<string, Part>
+type PartsOf = (table: Table, columns: Column[], dialect: Dialect) => Map<string, Constraint>
 
 async function dropParts ({ run, dialect }: Connection, changes: SchemaChange[], partsOf: PartsOf) {
   for (const { table, before = [] } of changes) {
@@ -142,7 +145,7 @@ async function createParts ({ run, dialect }: Connection, changes: SchemaChange[
 }
 
 /** The parts that others do not have in the same way. */
-function missingIn (parts: Map<string, Part>, others: Map<string, Part>) {
+function missingIn (parts: Map<string, Constraint>, others: Map<string, Constraint>) {
   return Array.from(parts)
     .filter(([name, part]) => JSON.stringify(others.get(name)) !== JSON.stringify(part))
     .map(([, part]) => part)

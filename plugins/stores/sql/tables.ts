@@ -94,14 +94,14 @@ export function creationOf ({ name, table, columns }: Table, dialect: Dialect) {
 }
 
 /** A part of a table that can be dropped and created again. */
-export interface Part {
+export interface Constraint {
   create: string
   drop: string
 }
 
 /** The indexes of a table with these columns, by name. */
 export function indexesOf ({ name: collection, table }: Table, columns: Column[], { nullsFirst }: Dialect) {
-  return new Map(columns.map(({ field, name, type, isUnique }): [string, Part & { type: FieldType }] => {
+  return new Map(columns.map(({ field, name, type, isUnique }): [string, Constraint & { type: FieldType }] => {
     const index = quoted(`${collection}:${field === 'id' ? 'id' : digestOf(field).slice(0, 8)}`)
     const kind = isUnique ? 'unique index' : 'index'
     const rest = isUnique ? '' : ', position'
@@ -112,7 +112,7 @@ export function indexesOf ({ name: collection, table }: Table, columns: Column[]
 
 /** The foreign keys of a table with these columns, by name. */
 export function foreignKeysOf ({ name: collection, table }: Table, columns: Column[], { hasForeignKeys }: Dialect) {
-  return new Map(columns.flatMap(({ field, name, target }): [string, Part][] => {
+  return new Map(columns.flatMap(({ field, name, target }): [string, Constraint][] => {
     if (target === undefined || !hasForeignKeys) return []
     const key = quoted(`${collection}:${digestOf(field).slice(0, 8)}:fkey`)
     const create = `alter table ${table} add constraint ${key} foreign key (${name}) references ${quoted(target)} (id)`

@@ -12,18 +12,20 @@ import { columnName, tableFor } from './tables.js'
 /** How many expired idempotency keys are removed when others are added. */
 const expiredAtOnce = 100
 
-/** A transaction on a connection. Statements that do not depend on each other are sent together. */
+/** A transaction on a connection. Statements are sent together if none needs the result of another one. */
 export class SqlTransaction extends SqlReader implements Transaction {
   private readonly writing: Promise<unknown>[] = []
 
   async look (collection: Collection, questions: Questions) {
     const { connection } = this
     const lock = connection.dialect.lock(' order by stored.id for key share of stored')
+    // The first statement locks the collection, so that what the others find stays true until the end.
+    const whenLocked = counterOf(connection, collection)
     const [counter, taken, existing, referred, keys] = await Promise.all([
-      counterOf(connection, collection),
-      selected(questions.taken, (field, values) =>
+      whenLocked,
+      valuesFound(questions.taken, (field, values) =>
         holders(connection, { collection: collection.name, field, type: typeIn(collection, field) }, values)),
-      selected(questions.existing, (target, ids) =>
+      valuesFound(questions.existing, (target, ids) =>
         holders(connection, {
           collection: target, field: 'id', type: typeOfTarget(collection, target), rest: lock
         }, ids)),
@@ -66,12 +68,12 @@ async function counterOf ({ one, dialect }: Connection, collection: Collection) 
 }
 
 /** The values of each name that are found. */
-async function selected (
+async function valuesFound (
   asked: Map<string, Set<Value>>,
   find: (name: string, values: Value[]) => Promise<Value[]>
 ) {
-  const found = Array.from(asked, async ([name, values]) => [name, new Set(await find(name, [...values]))] as const)
-  return new Map(await Promise.all(found))
+  const searches = Array.from(asked, async ([name, values]) => [name, new Set(await find(name, [...values]))] as const)
+  return new Map(await Promise.all(searches))
 }
 
 /** A field of a collection, and the rest of the statement that reads it. */
@@ -85,11 +87,11 @@ interface Held {
 /** The values that records have in a field. */
 async function holders ({ runFor, dialect }: Connection, held: Held, values: Value[]) {
   const { collection, field, type, rest = '' } = held
-  const given = values.map((value, n) => [n, value])
-  const rows = await runFor(`holders ${collection} ${field} ${rest}`, given, () => ({
+  const rowsOfValues = values.map((value, n) => [n, value])
+  const rows = await runFor(`holders ${collection} ${field} ${rest}`, rowsOfValues, () => ({
     columns: { n: 'int', value: dialect.types[type] },
-    text: given => `select ${given.of('n')} as n from ${quoted(collection)} as stored${given.table(',')}
-      where stored.${columnName(field)} = ${given.of('value')}${rest}`
+    text: input => `select ${input.column('n')} as n from ${quoted(collection)} as stored${input.table(',')}
+      where stored.${columnName(field)} = ${input.column('value')}${rest}`
   }))
   return rows.map(({ n }) => values[Number(n)])
 }
@@ -97,20 +99,20 @@ async function holders ({ runFor, dialect }: Connection, held: Held, values: Val
 /** The ids that records other than themselves refer to, each with the collection of such a record. */
 async function referredIds (connection: Connection, collection: Collection, referrers: Reference[], ids: Id[]) {
   const type = typeIn(collection)
-  const found = referrers.map(async ({ collection: referrer, field }) => {
+  const searches = referrers.map(async ({ collection: referrer, field }) => {
     const rest = referrer === collection.name ? ` and stored.id <> stored.${columnName(field)}` : ''
     const referred = await holders(connection, { collection: referrer, field, type, rest }, ids)
     return referred.map(id => [id as Id, referrer] as const)
   })
-  return new Map((await Promise.all(found)).flat())
+  return new Map((await Promise.all(searches)).flat())
 }
 
 async function keyUses ({ runFor }: Connection, { name }: Collection, keys: string[]) {
   const rows = await runFor('keys', keys.map(key => [key]), () => ({
     columns: { key: 'text' },
-    text: (given, collection, validFrom) => `select stored.key, stored.digest, stored.response
-      from idempotency_keys as stored${given.table(',')}
-      where stored.key = ${given.of('key')} and stored.collection = ${collection} and stored.at >= ${validFrom}`
+    text: (input, $collection, $validFrom) => `select stored.key, stored.digest, stored.response
+      from idempotency_keys as stored${input.table(',')}
+      where stored.key = ${input.column('key')} and stored.collection = ${$collection} and stored.at >= ${$validFrom}`
   }), [name, Date.now() - keyLifetime])
   return new Map(rows.map(({ key, digest, response }) =>
     [String(key), { key: String(key), digest: String(digest), response: String(response) }]))
@@ -119,8 +121,8 @@ async function keyUses ({ runFor }: Connection, { name }: Collection, keys: stri
 async function firstRows ({ runFor, dialect }: Connection, collection: Collection, ids: Id[]) {
   const rows = await runFor(`rows ${collection.name}`, ids.map(id => [id]), () => ({
     columns: { id: dialect.types[typeIn(collection)] },
-    text: given => `select stored.position, stored.id, stored.record from ${given.table('', ', lateral')} (
-      select position, id, record from ${quoted(collection.name)} where id = ${given.of('id')}
+    text: input => `select stored.position, stored.id, stored.record from ${input.table('', ', lateral')} (
+      select position, id, record from ${quoted(collection.name)} where id = ${input.column('id')}
       order by position limit 1${dialect.lock(' for no key update')}) as stored`
   }))
   return rows.map(({ position, id, record }) => ({ position: Number(position), id: id as Id, json: String(record) }))
@@ -155,8 +157,8 @@ function removeRows ({ runFor, dialect }: Connection, collection: Collection, po
   const { name, table, digest } = tableFor(collection)
   return runFor(`remove ${name}`, positions.map(position => [position]), () => ({
     columns: { position: dialect.positionType },
-    text: (given, ...current) => `delete from ${table} as stored ${given.table('using')}
-      where stored.position = ${given.of('position')} and ${isCurrent(...current)} returning 1 as written`
+    text: (input, ...current) => `delete from ${table} as stored ${input.table('using')}
+      where stored.position = ${input.column('position')} and ${isCurrent(...current)} returning 1 as written`
   }), [name, digest])
 }
 
@@ -168,9 +170,9 @@ async function keepKeys ({ run, runFor, dialect }: Connection, { name }: Collect
   await Promise.all([
     runFor('keep keys', rows, () => ({
       columns: { key: 'text', digest: 'text', response: 'text' },
-      text: (given, collection, at) => `insert into idempotency_keys (key, collection, digest, response, at)
-        select ${given.of('key')}, ${collection}, ${given.of('digest')}, ${given.of('response')}, ${at}
-        ${given.table('from')} where true
+      text: (input, $collection, $at) => `insert into idempotency_keys (key, collection, digest, response, at)
+        select ${input.column('key')}, ${$collection}, ${input.column('digest')}, ${input.column('response')}, ${$at}
+        ${input.table('from')} where true
         on conflict (key, collection) do update
         set digest = excluded.digest, response = excluded.response, at = excluded.at`
     }), [name, Date.now()]),

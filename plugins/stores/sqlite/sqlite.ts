@@ -32,9 +32,9 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   const connect = await loadDriver()
   const path = createFile(name)
   const unlock = lockFile(path, connect)
-  const next = oneAtATime()
+  const inTurn = oneAtATime()
   const writer = connect(path, busyTimeout)
-  const transact = transactionsOn(writer, next)
+  const transact = transactionsOn(writer, inTurn)
   writer.exec('pragma journal_mode = wal; pragma synchronous = full')
   const reader = connect(path, busyTimeout)
   const optimizing = setInterval(optimize, optimizeInterval).unref()
@@ -66,7 +66,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
 
     async close () {
       clearInterval(optimizing)
-      await next(Infinity, async function closeAll () {
+      await inTurn(Infinity, async function closeAll () {
         reader.close()
         writer.exec('pragma wal_checkpoint(truncate)') // then the file itself has all records, also with libsql
         writer.close()
@@ -83,9 +83,9 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
 }
 
 /** Returns a function that runs work that writes. It waits while another program writes. */
-function transactionsOn (writer: Database, next: ReturnType<typeof oneAtATime>) {
+function transactionsOn (writer: Database, inTurn: ReturnType<typeof oneAtATime>) {
   return function transact<R> (deadline: number, work: () => Promise<R>) {
-    return next(deadline, async function runTransaction () {
+    return inTurn(deadline, async function runTransaction () {
       await begin(deadline)
       try {
         const result = await work()
@@ -128,9 +128,9 @@ function connectionOn (database: Database): Connection {
     dialect,
     run: (text, values) => resultOf(prepared(text), values),
     one: (text, values = []) => prepared(text).get(...values.map(toSqlite)) as ResultRow | undefined,
-    runFor (key, rows, write, values = []) {
+    runFor (name, rows, write, values = []) {
       if (rows.length === 0) return []
-      const statement = prepared(key, () => textOf(write(), values.length))
+      const statement = prepared(name, () => textOf(write(), values.length))
       return rows.flatMap(row => resultOf(statement, [...row, ...values]))
     }
   }
@@ -151,7 +151,7 @@ function resultOf (statement: Prepared, values: unknown[] = []) {
 function textOf ({ columns, text }: RowStatement, values: number) {
   const names = Object.keys(columns)
   const parameters = Array.from({ length: values }, (_, n) => `?${names.length + n + 1}`)
-  return text({ of: name => `?${names.indexOf(name) + 1}`, table: () => '' }, ...parameters)
+  return text({ column: name => `?${names.indexOf(name) + 1}`, table: () => '' }, ...parameters)
 }
 
 /** A boolean becomes a number, because libsql ends the process on a boolean. */
