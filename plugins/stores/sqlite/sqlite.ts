@@ -11,7 +11,11 @@ import { createFile, isBusy, isOutage, loadDriver, lockFile, type Database, type
 
 /** Time that SQLite itself waits for other programs, in milliseconds. It blocks the process, so it is short. */
 const busyTimeout = 10
-const optimizeInterval = 60 * 60 * 1000
+const analyzeInterval = 60 * 60 * 1000
+
+/** Writes statistics, by which SQLite chooses an index. Those of a small table would be wrong when it has grown. */
+const analysis = `begin immediate; pragma analysis_limit = 400; analyze;
+  delete from sqlite_stat1 where cast(stat as integer) < 10000; analyze sqlite_schema; commit`
 
 /** Statements with filters are as many as different queries, so that they are forgotten some day. */
 const mostStatements = 1000
@@ -37,7 +41,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
   const transact = transactionsOn(writer, inTurn)
   writer.exec('pragma journal_mode = wal; pragma synchronous = full')
   const reader = connect(path, busyTimeout)
-  const optimizing = setInterval(optimize, optimizeInterval).unref()
+  const analyzing = setInterval(analyze, analyzeInterval).unref()
   const writing = connectionOn(writer)
 
   return {
@@ -47,7 +51,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
       const transaction = <R>(work: (connection: Connection) => Promise<R>) =>
         transact(Date.now() + options.timeout, () => work(connectionOn(writer)))
       await prepareTables(transaction, tables, options)
-      optimize()
+      await analyze()
     },
     reader: new SqlReader(connectionOn(reader)),
     transaction: (work, { deadline }) => transact(deadline, async function workAndWrite () {
@@ -65,7 +69,7 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     connections: () => ({ used: 0, idle: 2, waiting: 0 }),
 
     async close () {
-      clearInterval(optimizing)
+      clearInterval(analyzing)
       await inTurn(Infinity, async function closeAll () {
         reader.close()
         writer.exec('pragma wal_checkpoint(truncate)') // then the file itself has all records, also with libsql
@@ -75,10 +79,15 @@ export async function sqlite (name: string, options: EngineOptions): Promise<Eng
     }
   }
 
-  function optimize () {
-    try {
-      writer.exec('pragma analysis_limit = 400; pragma optimize')
-    } catch {} // another program writes; the next time is soon enough
+  /** Runs on the connection that reads: its queries have filters, and it sees only statistics of its own. */
+  function analyze () {
+    return inTurn(Infinity, async function writeStatistics () {
+      try {
+        reader.exec(analysis)
+      } catch {
+        rollBack(reader) // another program writes; the next time is soon enough
+      }
+    })
   }
 }
 
@@ -92,7 +101,7 @@ function transactionsOn (writer: Database, inTurn: ReturnType<typeof oneAtATime>
         writer.exec('commit')
         return result
       } catch (error) {
-        rollBack()
+        rollBack(writer)
         throw failure(error)
       }
     })
@@ -108,12 +117,12 @@ function transactionsOn (writer: Database, inTurn: ReturnType<typeof oneAtATime>
       }
     }
   }
+}
 
-  function rollBack () {
-    try {
-      writer.exec('rollback')
-    } catch {} // SQLite has done it already, because the disk is full
-  }
+function rollBack (database: Database) {
+  try {
+    database.exec('rollback')
+  } catch {} // SQLite has done it already, because the disk is full
 }
 
 /** Converts errors that may be temporary, such as a full disk. */
