@@ -28,7 +28,8 @@ const idsOf = (body: { id: number }[]) => body.map(({ id }) => id)
 
 onEveryEngine((t, address, engine) => {
   t.test('a collection of its own can always be filtered and sorted by id', async t => {
-    const send = serveShop(t, address(), { notes: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' } } } } })
+    const send = serveShop(t, address(),
+      { notes: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' } } } } })
     await send('POST', '/notes/batch', [{}, {}, {}])
     t.same(idsOf((await send('GET', '/notes?id=3&id=1')).body), [1, 3])
     t.same(idsOf((await send('GET', '/notes?sort=-id&limit=2')).body), [3, 2])
@@ -37,45 +38,61 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('unknown parameters are 400, except for items and users', async t => {
-    const send = serveShop(t, address(), { notes: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' } } } } })
+    const send = serveShop(t, address(),
+      { notes: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' } } } } })
     await send('POST', '/notes', {})
-    for (const url of ['/notes?utm=x', '/notes/1?utm=x']) t.same((await send('GET', url)).body, invalidBody('query', ['/utm', 'is not a known parameter']))
-    for (const url of ['/items?utm=x&id=7&sort=none', '/items/1?utm=x', '/users?total=maybe&limit=1']) t.equal((await send('GET', url)).status, 200)
+    for (const url of ['/notes?utm=x', '/notes/1?utm=x']) {
+      t.same((await send('GET', url)).body, invalidBody('query', ['/utm', 'is not a known parameter']))
+    }
+    for (const url of ['/items?utm=x&id=7&sort=none', '/items/1?utm=x', '/users?total=maybe&limit=1']) {
+      t.equal((await send('GET', url)).status, 200)
+    }
   })
 
   t.test('fields with an enum, and fields that can be null, are filters; null is like absent', async t => {
     const send = serveShop(t, address(), events)
-    await send('POST', '/events/batch', [{ category: 'a', place: 'x', level: 1 }, { category: 'b', place: null, level: null }, {}])
+    await send('POST', '/events/batch',
+      [{ category: 'a', place: 'x', level: 1 }, { category: 'b', place: null, level: null }, {}])
     for (const [query, ids] of [
-      ['category=a', [1]], ['category.gt=a', [2]], ['place=x', [1]], ['place.exists=false', [2, 3]], ['level.exists=true', [1]], ['level.gte=0', [1]],
+      ['category=a', [1]], ['category.gt=a', [2]], ['place=x', [1]], ['place.exists=false', [2, 3]],
+      ['level.exists=true', [1]], ['level.gte=0', [1]],
       ['sort=level', [2, 3, 1]], ['sort=-place', [1, 3, 2]]
     ] as const) t.same(idsOf((await send('GET', `/events?${query}`)).body), ids, query)
     t.same((await send('GET', '/events?category=c')).body, invalidBody('query', ['/category', 'must be one of a, b']))
     t.same((await send('GET', '/events/2')).body, { id: 2, category: 'b', place: null, level: null })
-    for (const [code, status] of [['x', 201], ['x', 409], [null, 201], [null, 201]] as const) t.equal((await send('POST', '/events', { code })).status, status)
+    for (const [code, status] of [['x', 201], ['x', 409], [null, 201], [null, 201]] as const) {
+      t.equal((await send('POST', '/events', { code })).status, status)
+    }
   })
 
   t.test('date-times are compared as times, and the record keeps its text', async t => {
     const send = serveShop(t, address(), events)
     const times = [
-      '2026-11-19T10:00:00+02:00', '2026-11-19T09:00:00Z', '2026-11-19t08:00:00.000z', '2026-11-19T08:00:00.001Z', '2026-11-18T23:30:00-09:00',
-      '2026-11-19T13:29:59.5+05:30', '0001-01-01T00:00:00+01:00', '2016-12-31T23:59:60Z', '2016-12-31T23:59:59.999Z', '2017-01-01T00:00:00Z'
+      '2026-11-19T10:00:00+02:00', '2026-11-19T09:00:00Z', '2026-11-19t08:00:00.000z', '2026-11-19T08:00:00.001Z',
+      '2026-11-18T23:30:00-09:00',
+      '2026-11-19T13:29:59.5+05:30', '0001-01-01T00:00:00+01:00', '2016-12-31T23:59:60Z', '2016-12-31T23:59:59.999Z',
+      '2017-01-01T00:00:00Z'
     ]
     await send('POST', '/events/batch', times.map(at => ({ at })))
     for (const [query, ids] of [
-      ['at=2026-11-19T08:00:00Z', [1, 3]], ['at=2026-11-19T09:00:00%2B01:00', [1, 3]], ['at.gt=2026-11-19T08:00:00Z', [2, 4, 5]], ['at.lt=2026-11-19T08:00:00%2B00:00&at.gte=2026-01-01T00:00:00Z', [6]],
+      ['at=2026-11-19T08:00:00Z', [1, 3]], ['at=2026-11-19T09:00:00%2B01:00', [1, 3]],
+      ['at.gt=2026-11-19T08:00:00Z', [2, 4, 5]], ['at.lt=2026-11-19T08:00:00%2B00:00&at.gte=2026-01-01T00:00:00Z', [6]],
       ['sort=at', [7, 9, 8, 10, 6, 1, 3, 4, 5, 2]], ['at.prefix=2026-11-19T08:3', [5]]
     ] as const) t.same(idsOf((await send('GET', `/events?${query}`)).body), ids, query)
     t.same((await send('GET', '/events')).body.map(({ at }: { at: string }) => at), times)
     t.equal((await send('GET', '/events?at=2026-11-19')).status, 400)
     t.equal((await send('POST', '/events', { slot: '2026-01-01T01:00:00+01:00' })).status, 201)
-    t.equal((await send('POST', '/events', { slot: '2026-01-01T00:00:00.000Z' })).body.detail, 'Conflict: slot is already used.')
+    t.equal((await send('POST', '/events', { slot: '2026-01-01T00:00:00.000Z' })).body.detail,
+      'Conflict: slot is already used.')
   })
 
   t.test('the link of a page keeps the query as the client has written it', async t => {
     const send = serveShop(t, address(), events)
-    await send('POST', '/events/batch', [{ place: '\ufffd 1' }, { place: '\ufffd 2' }, { place: '%FF 3' }, { place: '%FF 4' }])
-    for (const [query, first] of [['place.prefix=%FF&limit=1', 3], ['limit=1&place.prefix=%ef%bf%bd', 1], ['limit=1&&place.prefix=%EF%BF%BD+', 1]] as const) {
+    await send('POST', '/events/batch',
+      [{ place: '\ufffd 1' }, { place: '\ufffd 2' }, { place: '%FF 3' }, { place: '%FF 4' }])
+    for (const [query, first] of [
+      ['place.prefix=%FF&limit=1', 3], ['limit=1&place.prefix=%ef%bf%bd', 1], ['limit=1&&place.prefix=%EF%BF%BD+', 1]
+    ] as const) {
       const { status, body, headers } = await send('GET', `/events?${query}`)
       t.same([status, idsOf(body)], [200, [first]], query)
       const [, next = ''] = /<(.+)>; rel="next"/.exec(String(headers.link)) ?? []
@@ -86,18 +103,42 @@ onEveryEngine((t, address, engine) => {
   })
 
   t.test('a 409 of a batch names all records that conflict, up to 50', async t => {
-    const send = serveShop(t, address(), { notes: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, code: { type: 'integer' } } }, unique: ['code'] } })
+    const send = serveShop(t, address(),
+      {
+        notes: {
+          schema: {
+            type: 'object',
+            required: ['id'],
+            properties: { id: { type: 'integer' }, code: { type: 'integer' } }
+          },
+          unique: ['code']
+        }
+      })
     await send('POST', '/notes/batch', Array.from({ length: 100 }, (_, code) => ({ code })))
     const { status, body } = await send('POST', '/notes/batch', [{ code: 5 }, { code: 500 }, { code: 7 }])
-    t.same([status, body], [409, { ...invalidBody('body', ['/0/code', 'is already used'], ['/2/code', 'is already used']), detail: 'Conflict: 0/code is already used, 2/code is already used.' }])
-    t.equal((await send('POST', '/notes/batch', Array.from({ length: 100 }, (_, code) => ({ code })))).body.errors.length, 50)
+    t.same([status, body],
+      [
+        409,
+        {
+          ...invalidBody('body', ['/0/code', 'is already used'], ['/2/code', 'is already used']),
+          detail: 'Conflict: 0/code is already used, 2/code is already used.'
+        }
+      ])
+    t.equal((await send('POST', '/notes/batch',
+      Array.from({ length: 100 }, (_, code) => ({ code })))).body.errors.length,
+    50)
     t.equal((await send('GET', '/notes')).body.length, 100)
   })
 
   t.test('an initial record with a wrong reference is the same message on every engine', async t => {
     const send = serveShop(t, address(), {
-      tree: { schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, up: { type: 'integer' } } }, references: { up: 'tree' }, seed: [{ id: 1, up: 9 }, { id: 2, up: 5 }, { id: 3, up: 9 }] }
+      tree: {
+        schema: { type: 'object', required: ['id'], properties: { id: { type: 'integer' }, up: { type: 'integer' } } },
+        references: { up: 'tree' },
+        seed: [{ id: 1, up: 9 }, { id: 2, up: 5 }, { id: 3, up: 9 }]
+      }
     })
-    await t.rejects(send('GET', '/tree'), { message: /\n {2}tree\.up must be the id of a record of tree, but 2 values, such as 5, are not\./ }, engine)
+    await t.rejects(send('GET', '/tree'),
+      { message: /\n {2}tree\.up must be the id of a record of tree, but 2 values, such as 5, are not\./ }, engine)
   })
 })

@@ -8,7 +8,8 @@ import { serveShop, shop, type Send } from './shop.js'
 async function fill (send: Send) {
   await send('POST', '/members/batch', [{ email: 'a' }, { email: 'b' }])
   const { body: tool } = await send('POST', '/tools', { name: 'saw' })
-  const { body: rentals } = await send('POST', '/rentals/batch', [{ member_id: 2, tool_id: tool.id }, { member_id: 1 }, { member_id: 2 }])
+  const { body: rentals } = await send('POST', '/rentals/batch',
+    [{ member_id: 2, tool_id: tool.id }, { member_id: 1 }, { member_id: 2 }])
   return { tool, rentals, members: [{ id: 1, email: 'a' }, { id: 2, email: 'b' }] }
 }
 
@@ -43,10 +44,13 @@ onEveryEngine((t, address) => {
     await fill(send)
     const message = 'must be references separated by commas, of member_id, tool_id'
     for (const expand of ['due', 'member_id,', '', 'member_id;tool_id']) {
-      t.same((await send('GET', `/rentals/1?expand=${expand}`)).body, invalidBody('query', ['/expand', message]), expand)
+      t.same((await send('GET', `/rentals/1?expand=${expand}`)).body, invalidBody('query', ['/expand', message]),
+        expand)
     }
-    t.same((await send('GET', '/rentals?expand=member_id')).body, invalidBody('query', ['/limit', 'is required with expand']))
-    t.same((await send('GET', '/members/1?expand=member_id')).body, invalidBody('query', ['/expand', 'is not a known parameter']))
+    t.same((await send('GET', '/rentals?expand=member_id')).body,
+      invalidBody('query', ['/limit', 'is required with expand']))
+    t.same((await send('GET', '/members/1?expand=member_id')).body,
+      invalidBody('query', ['/expand', 'is not a known parameter']))
     t.equal((await send('GET', '/rentals/9?expand=member_id')).status, 404)
   })
 

@@ -5,7 +5,11 @@ import { newFolder } from '../support/folder.js'
 
 const string = { type: 'string' }
 const integer = { type: 'integer' }
-const object = (properties: object, required: string[] = []) => ({ type: 'object', required: ['id', ...required], properties: { id: integer, ...properties } })
+const object = (properties: object, required: string[] = []) => ({
+  type: 'object',
+  required: ['id', ...required],
+  properties: { id: integer, ...properties }
+})
 
 /** A shop that rents tools, as a collections file. */
 export const shop = {
@@ -14,18 +18,28 @@ export const shop = {
   members: { schema: object({ email: string }, ['email']), unique: ['email'] },
   tools: { schema: { ...object({ name: string }), properties: { id: string, name: string } } },
   rentals: {
-    schema: object({ member_id: integer, tool_id: string, due: { type: 'string', format: 'date-time' } }, ['member_id']),
+    schema: object({ member_id: integer, tool_id: string, due: { type: 'string', format: 'date-time' } },
+      ['member_id']),
     references: { member_id: 'members', tool_id: 'tools' },
     filters: ['due'],
     timestamps: true
   },
   payments: {
-    schema: object({ amount: integer, method: { enum: ['card', 'cash', null] }, paid_at: { type: 'string', format: 'date-time' }, day: { type: 'string', format: 'date' }, rate: { type: 'number' }, open: { type: 'boolean' } }, ['amount']),
+    schema: object({
+      amount: integer,
+      method: { enum: ['card', 'cash', null] },
+      paid_at: { type: 'string', format: 'date-time' },
+      day: { type: 'string', format: 'date' },
+      rate: { type: 'number' },
+      open: { type: 'boolean' }
+    },
+    ['amount']),
     filters: ['amount', 'method', 'paid_at', 'day', 'rate', 'open']
   }
 }
 
-export type Send = (method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', url: string, payload?: object, headers?: Record<string, string>) =>
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+export type Send = (method: Method, url: string, payload?: object, headers?: Record<string, string>) =>
 Promise<{ status: number, body: any, headers: Record<string, unknown> }>
 
 /** The service with these collections. */

@@ -14,11 +14,14 @@ test('the documentation is valid Markdown', { skip }, async t => {
 })
 
 test('the documentation and the comments have no spelling mistakes', { skip }, async t => {
-  t.equal(await problems('cspell', '--no-progress', '--no-summary', '--config', `${tools}/cspell.json`, ...pages, '{src,plugins,schemas}/**/*.ts'), '')
+  t.equal(await problems('cspell', '--no-progress', '--no-summary', '--config', `${tools}/cspell.json`, ...pages,
+    '{src,plugins,schemas}/**/*.ts'),
+  '')
 })
 
 /** Runs a linter and returns what it complains about. */
 async function problems (linter: string, ...args: string[]) {
-  const { code, stdout, stderr } = await run(`${tools}/node_modules/.bin/${linter}`, args, { env: uncovered }).catch(error => error)
+  const { code, stdout, stderr } = await run(`${tools}/node_modules/.bin/${linter}`, args, { env: uncovered })
+    .catch(error => error)
   return code ? stdout + stderr : ''
 }

@@ -12,7 +12,10 @@ interface Document { paths: Record<string, Record<string, { operationId: string 
 
 const { paths } = JSON.parse(readFileSync('openapi.json', 'utf8')) as Document
 const operations = Object.entries(paths).flatMap(([path, methods]) =>
-  Object.entries(methods).map(([method, { operationId }]) => ({ name: `${method.toUpperCase()} ${path}`, operationId })))
+  Object.entries(methods).map(([method, { operationId }]) => ({
+    name: `${method.toUpperCase()} ${path}`,
+    operationId
+  })))
 
 test('in a browser', async t => {
   // Over plain HTTP to these hosts, browsers send Origin and no Sec-Fetch-Site.
@@ -26,11 +29,20 @@ test('in a browser', async t => {
   const direct = `http://service.test:${port}`
   const proxied = `http://proxy.test:${await proxy(t, port, '/some/where')}/some/where`
 
-  const screen = { slash: '', where: 'on a screen', options: { viewport: { width: 1440, height: 900 }, colorScheme: 'light' } } as const
-  const phone = { slash: '/', where: 'on a phone in dark mode', options: { viewport: { width: 390, height: 900 }, colorScheme: 'dark' } } as const
+  const screen = {
+    slash: '',
+    where: 'on a screen',
+    options: { viewport: { width: 1440, height: 900 }, colorScheme: 'light' }
+  } as const
+  const phone = {
+    slash: '/',
+    where: 'on a phone in dark mode',
+    options: { viewport: { width: 390, height: 900 }, colorScheme: 'dark' }
+  } as const
 
   for (const { base, slash, where, options } of [{ base: direct, ...screen }, { base: proxied, ...phone }]) {
-    t.test(`${base.replace(/:\d+/, '')}/docs${slash} renders every operation ${where}, and "Try it out" posts an item`, async t => {
+    const shownAt = `${base.replace(/:\d+/, '')}/docs${slash}`
+    t.test(`${shownAt} renders every operation ${where}, and "Try it out" posts an item`, async t => {
       const { page, problems } = await open(`${base}/docs${slash}`, options)
       await page.waitForSelector('.opblock')
       const shown = await page.$$eval('.opblock-summary', blocks => blocks.map(block => [
@@ -40,8 +52,10 @@ test('in a browser', async t => {
       t.same(shown.sort(), operations.map(({ name }) => name).sort())
       await page.click('#operations-items-listItems .opblock-summary-control')
       await page.click('#operations-items-listItems .try-out__btn')
-      t.equal(await page.locator('#operations-items-listItems .parameters input:placeholder-shown').count(), 2, 'its other parameters are empty')
-      t.equal(await page.inputValue('#operations-items-listItems tr[data-param-name="limit"] input'), '100', 'a list of all records would be slow')
+      t.equal(await page.locator('#operations-items-listItems .parameters input:placeholder-shown').count(), 2,
+        'its other parameters are empty')
+      t.equal(await page.inputValue('#operations-items-listItems tr[data-param-name="limit"] input'), '100',
+        'a list of all records would be slow')
       t.same(await look(page, '.title', '.swagger-ui'), options)
 
       const before = (await app.inject('/api/items')).json().length
@@ -51,9 +65,11 @@ test('in a browser', async t => {
       await page.click('#operations-items-createItem .execute')
       t.equal((await sent).url(), `${base}/api/items`)
       const { origin, 'sec-fetch-site': site } = await (await sent).allHeaders()
-      t.same([origin, site], [new URL(base).origin, undefined], 'cross-origin protection compares the Origin with the Host')
+      t.same([origin, site], [new URL(base).origin, undefined],
+        'cross-origin protection compares the Origin with the Host')
       await page.waitForSelector('#operations-items-createItem .live-responses-table tbody .response-col_status')
-      t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'), /201/)
+      t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'),
+        /201/)
       const items = (await app.inject('/api/items')).json()
       t.equal(items.length, before + 1)
       t.same(items.at(-1), { id: 2, name: 'Teapot', price: 24.5 })
@@ -68,7 +84,8 @@ test('in a browser', async t => {
       const shown = await page.$$eval('div[data-section-id*="operation/"]', sections =>
         sections.map(section => section.getAttribute('data-section-id')?.split('operation/')[1]))
       t.same(Array.from(new Set(shown)).sort(), operations.map(({ operationId }) => operationId).sort())
-      t.match(await page.textContent('div[data-section-id*="listItems"]'), `${base}/api/items`, 'the server has its address')
+      t.match(await page.textContent('div[data-section-id*="listItems"]'), `${base}/api/items`,
+        'the server has its address')
       t.same(await look(page, 'h1', 'body'), options)
       t.same(problems, [])
     })
@@ -77,8 +94,19 @@ test('in a browser', async t => {
   t.test('all texts of both pages have a contrast of at least 4.5 in light and in dark mode', async t => {
     const COLLECTIONS_FILE = `${newFolder(t)}/collections.json`
     // One collection with all operations and several kinds of fields, because the time grows with the page.
-    const properties = { id: { type: 'integer' }, text: { type: 'string', pattern: '^a', description: 'A text' }, price: { type: 'number', minimum: 0, examples: [1.5] }, colour: { type: ['string', 'null'], enum: ['red', null] }, due: { type: 'string', format: 'date' } }
-    writeFileSync(COLLECTIONS_FILE, JSON.stringify({ items: null, users: null, notes: { schema: { type: 'object', required: ['id', 'price'], properties }, filters: ['due'] } }))
+    const properties = {
+      id: { type: 'integer' },
+      text: { type: 'string', pattern: '^a', description: 'A text' },
+      price: { type: 'number', minimum: 0, examples: [1.5] },
+      colour: { type: ['string', 'null'], enum: ['red', null] },
+      due: { type: 'string', format: 'date' }
+    }
+    writeFileSync(COLLECTIONS_FILE,
+      JSON.stringify({
+        items: null,
+        users: null,
+        notes: { schema: { type: 'object', required: ['id', 'price'], properties }, filters: ['due'] }
+      }))
     const service = build(t, { COLLECTIONS_FILE, AUTH_TOKENS: 'sesame', PUBLIC_SCOPES: 'read', RATE_LIMIT_MAX: '1000' })
     const base = await service.listen({ port: 0, host: '127.0.0.1' })
     const { page, problems } = await open(`${base}/docs`, screen.options)
@@ -107,7 +135,8 @@ test('in a browser', async t => {
   })
 
   t.test('a description cannot leave the page or run scripts', async t => {
-    const described = build(t, { API_DESCRIPTION: 'Before <meta http-equiv="refresh" content="0;url=/livez"><img src="x" onerror="document.title = 1"> after' })
+    const harmful = '<meta http-equiv="refresh" content="0;url=/livez"><img src="x" onerror="document.title = 1">'
+    const described = build(t, { API_DESCRIPTION: `Before ${harmful} after` })
     await described.listen({ port: 0, host: '127.0.0.1' })
     const address = `http://service.test:${(described.server.address() as AddressInfo).port}`
     for (const [path, rendered] of [['/docs', '.opblock'], ['/redoc', 'div[data-section-id*="operation/"]']] as const) {
@@ -133,7 +162,8 @@ test('in a browser', async t => {
     await page.click('#operations-items-createItem .try-out__btn')
     await page.click('#operations-items-createItem .execute')
     await page.waitForSelector('#operations-items-createItem .live-responses-table tbody .response-col_status')
-    t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'), /201/)
+    t.match(await page.textContent('#operations-items-createItem .live-responses-table tbody .response-col_status'),
+      /201/)
     t.same(problems, [])
   })
 
@@ -173,12 +203,16 @@ test('in a browser', async t => {
   }
 })
 
-/** Lists the visible texts of a page with a contrast below 4.5, as WCAG 2.2 defines it, and how many texts there are if they are few. */
+/**
+ * Lists the visible texts of a page with a contrast below 4.5, as WCAG 2.2 defines it, and how many texts there are if
+ * they are few.
+ */
 const lowContrasts = `(() => {
   for (const animation of document.getAnimations()) animation.cancel()
   const parse = color => color.match(/[\\d.]+/g).map(Number)
   const over = ([r, g, b, alpha = 1], under) => [r, g, b].map((value, n) => value * alpha + under[n] * (1 - alpha))
-  const luminance = color => color.map(value => value / 255).map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+  const luminance = color => color.map(value => value / 255)
+    .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
     .reduce((sum, value, n) => sum + value * [0.2126, 0.7152, 0.0722][n], 0)
   const found = new Set()
   let texts = 0
@@ -192,17 +226,23 @@ const lowContrasts = `(() => {
     return own
   }
   for (const element of document.querySelectorAll('body *')) {
-    if (element.getClientRects().length === 0 || element.closest('svg') || getComputedStyle(element).visibility !== 'visible') continue
-    const own = Array.from(element.childNodes).filter(({ nodeType }) => nodeType === Node.TEXT_NODE).map(({ textContent }) => textContent).join('').trim() || element.value
-    const pseudo = ['::before', '::after'].map(name => [name, getComputedStyle(element, name).content]).filter(([, content]) => /^".*[^\\s\\u200b].*"$/.test(content))
-    for (const [name, text] of [...own ? [[undefined, own]] : [], ...pseudo, ...element.placeholder && !element.value ? [['::placeholder', element.placeholder]] : []]) {
+    if (element.getClientRects().length === 0 || element.closest('svg')) continue
+    if (getComputedStyle(element).visibility !== 'visible') continue
+    const nodes = Array.from(element.childNodes).filter(({ nodeType }) => nodeType === Node.TEXT_NODE)
+    const own = nodes.map(({ textContent }) => textContent).join('').trim() || element.value
+    const pseudo = ['::before', '::after'].map(name => [name, getComputedStyle(element, name).content])
+      .filter(([, content]) => /^".*[^\\s\\u200b].*"$/.test(content))
+    const shown = element.placeholder && !element.value ? [['::placeholder', element.placeholder]] : []
+    for (const [name, text] of [...own ? [[undefined, own]] : [], ...pseudo, ...shown]) {
       const { background, opacity } = paint(element)
       if (opacity === 0) continue
       const [r, g, b, alpha = 1] = parse(getComputedStyle(element, name).color)
-      const [dark, bright] = [over([r, g, b, alpha * opacity], background), background].map(luminance).sort((one, other) => one - other)
+      const [dark, bright] = [over([r, g, b, alpha * opacity], background), background].map(luminance)
+        .sort((one, other) => one - other)
       const contrast = (bright + 0.05) / (dark + 0.05)
       texts++
-      if (contrast < 4.5) found.add([contrast.toFixed(2), element.tagName, element.className, name, text.slice(0, 30), [r, g, b], background.map(Math.round)].join(' '))
+      const place = [element.tagName, element.className, name, text.slice(0, 30)]
+      if (contrast < 4.5) found.add([contrast.toFixed(2), ...place, [r, g, b], background.map(Math.round)].join(' '))
     }
   }
   return texts > 100 ? Array.from(found) : ['only ' + texts + ' texts']

@@ -25,7 +25,8 @@ test('whatever a handler or hook throws is answered in our error format', async 
 test('an error keeps its status and its headers, and a status that is not an error becomes 500', async t => {
   const app = host(t)
   await app.register(errors)
-  const teapot = Object.assign(new Error('I am a teapot'), { headers: { 'retry-after': '7', 'cache-control': 'max-age=60' } })
+  const teapot = Object.assign(new Error('I am a teapot'),
+    { headers: { 'retry-after': '7', 'cache-control': 'max-age=60' } })
   app.get('/statusCode', async () => { throw Object.assign(teapot, { statusCode: 418 }) })
   app.get('/status', async () => { throw Object.assign(new Error('gone'), { status: 410 }) })
   app.get('/reply', async (_request, reply) => { reply.code(409); throw new Error('taken') })
@@ -75,17 +76,21 @@ test('API responses must be revalidated by caches', async t => {
     { method: 'DELETE', url: '/api/users/1', headers }
   ] as const) {
     const response = await app.inject(request)
-    t.equal(response.headers['cache-control'], 'no-cache', `${'method' in request ? request.method : 'GET'} ${request.url} ${response.statusCode}`)
+    t.equal(response.headers['cache-control'], 'no-cache',
+      `${'method' in request ? request.method : 'GET'} ${request.url} ${response.statusCode}`)
   }
 })
 
 test('a path with a trailing slash has the same response as without it', async t => {
   const app = build(t)
   for (const [method, url, body] of [
-    ['GET', '/api/items'], ['HEAD', '/api/items'], ['GET', '/api/items/1'], ['GET', '/api/items/9'], ['GET', '/api/users'], ['GET', '/livez'],
-    ['POST', '/api/items', '{}'], ['PUT', '/api/items'], ['OPTIONS', '/api/items'], ['GET', '/api'], ['GET', '/openapi.json']
+    ['GET', '/api/items'], ['HEAD', '/api/items'], ['GET', '/api/items/1'], ['GET', '/api/items/9'],
+    ['GET', '/api/users'], ['GET', '/livez'],
+    ['POST', '/api/items', '{}'], ['PUT', '/api/items'], ['OPTIONS', '/api/items'], ['GET', '/api'],
+    ['GET', '/openapi.json']
   ] as const) {
-    const [plain, slash] = await Promise.all([url, `${url}/`].map(url => app.inject({ method, url, body, headers: { 'x-request-id': 'x' } })))
+    const [plain, slash] = await Promise.all([url, `${url}/`].map(url =>
+      app.inject({ method, url, body, headers: { 'x-request-id': 'x' } })))
     const { date, ...headers } = slash?.headers ?? {}
     t.match(plain, { statusCode: slash?.statusCode, headers, body: slash?.body }, `${method} ${url}`)
   }
@@ -108,7 +113,11 @@ test('onSend hooks of a host see every body as JSON text, and preSerialization h
   const serialized: unknown[] = []
   app.addHook('onSend', async (_request, _reply, body) => { sent.push(body) })
   app.addHook('preSerialization', async (_request, _reply, body) => { serialized.push(body); return body })
-  app.register(itemsUsers, { prefix: '/api', store: { items: memory({ schema: Item, seed: [item] }), users: memory({ schema: User, seed: [] }) } })
+  app.register(itemsUsers,
+    {
+      prefix: '/api',
+      store: { items: memory({ schema: Item, seed: [item] }), users: memory({ schema: User, seed: [] }) }
+    })
   for (const url of ['/api/items', '/api/items/7', '/api/items/9']) await app.inject(url)
   await app.inject({ method: 'POST', url: '/api/items', payload: item })
   const json = JSON.stringify(item)
@@ -144,8 +153,10 @@ test('ordinary routes with schemas can be added to the service', async t => {
 
 test('an object with a status that is not an Error is answered like one, and other values are failures', async t => {
   for (const [thrown, status, detail] of [
-    [{ statusCode: 402 }, 402, 'Payment Required'], [{ status: 409, message: 'Taken', code: 'TAKEN' }, 409, 'Taken'], [{ statusCode: 503, message: 'secret' }, 503, 'Service Unavailable'],
-    [{ statusCode: 200, message: 'secret' }, 500, 'Internal server error'], [{ message: 'secret' }, 500, 'Internal server error'], ['secret', 500, 'Internal server error']
+    [{ statusCode: 402 }, 402, 'Payment Required'], [{ status: 409, message: 'Taken', code: 'TAKEN' }, 409, 'Taken'],
+    [{ statusCode: 503, message: 'secret' }, 503, 'Service Unavailable'],
+    [{ statusCode: 200, message: 'secret' }, 500, 'Internal server error'],
+    [{ message: 'secret' }, 500, 'Internal server error'], ['secret', 500, 'Internal server error']
   ] as const) {
     const app = host(t)
     app.addHook('onRequest', async () => { throw thrown })

@@ -31,6 +31,18 @@ async function hold (t: Test, url: string, sql: string) {
   return () => client.query('commit')
 }
 
+/** Repeats a call for as long as it is unavailable: a write that may have been stored has a key. */
+async function repeat<R> (call: () => Promise<R>): Promise<R> {
+  for (;;) {
+    try {
+      return await call()
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ERR_STORE_UNAVAILABLE') throw error
+      await sleep(5)
+    }
+  }
+}
+
 test('deploy/postgresql.sql has what the service creates', async t => {
   if (process.env.UPDATE) writeFileSync('deploy/postgresql.sql', postgresqlSql())
   t.equal(readFileSync('deploy/postgresql.sql', 'utf8'), postgresqlSql(), 'UPDATE=true writes it')
@@ -39,7 +51,7 @@ test('deploy/postgresql.sql has what the service creates', async t => {
 onPostgres('a reader that follows the pages misses nothing while four instances write', async (t, server) => {
   const writers = await instances(t, server.database(), 4, [loans, members])
   await writers[0]?.store('members').append(record({}))
-  const end = Date.now() + 3000
+  const end = Date.now() + 1500
   const written: number[] = []
   const seen: number[] = []
   const write = async ({ store }: typeof writers[0]) => {
@@ -58,15 +70,17 @@ onPostgres('a reader that follows the pages misses nothing while four instances 
       after = page.next ?? (found.length > 0 ? Buffer.from(String(found.at(-1)?.id)).toString('base64url') : after)
     }
   }
-  await Promise.all([...writers.flatMap(writer => times(4, () => write(writer))), follow(writers[0] as typeof writers[0])])
-  t.ok(written.length > 500, `${written.length} records`)
+  await Promise.all([
+    ...writers.flatMap(writer => times(4, () => write(writer))), follow(writers[0] as typeof writers[0])
+  ])
+  t.ok(written.length > 100, `${written.length} records`)
   t.equal(new Set(written).size, written.length, 'no two records have one id')
   t.same(seen, [...written].sort((one, other) => one - other))
 })
 
-onPostgres('four instances insert, change and delete over two collections without a deadlock or a dangling reference', async (t, server) => {
+onPostgres('four instances write two collections without a deadlock or a dangling reference', async (t, server) => {
   const four = await instances(t, server.database(), 4, [loans, members])
-  const end = Date.now() + 6000
+  const end = Date.now() + 2000
   const codes = new Map<string, number>()
   let seed = 1
   const random = (below: number) => (seed = seed * 48271 % 2147483647) % below
@@ -88,7 +102,7 @@ onPostgres('four instances insert, change and delete over two collections withou
   })))
   t.comment(JSON.stringify([...codes]))
   t.same([...codes.keys()].filter(code => code !== 'ok' && code !== 'ERR_CONFLICT'), [])
-  t.ok(Number(codes.get('ok')) > 500)
+  t.ok(Number(codes.get('ok')) > 100)
   const [first] = four as [typeof four[0]]
   const ids = new Set((await all(first.store('members'))).map(({ id }) => id))
   t.ok((await all(first.store('loans'))).every(({ member }) => ids.has(Number(member))))
@@ -96,28 +110,18 @@ onPostgres('four instances insert, change and delete over two collections withou
   t.equal(new Set(emails).size, emails.length)
 })
 
-onPostgres('a key creates once, and at most one change with a condition wins, on several instances', async (t, server) => {
-  const three = await instances(t, server.database(), 3, [members])
-  const stores = three.map(({ store }) => store('members'))
-  for (let round = 0; round < 10; round++) {
-    const answers = await Promise.all(times(30, async n => stores[n % 3]?.append(record({ email: String(round) }), { key: `key ${round}`, digest: '' })))
-    t.equal(new Set(answers).size, 1)
-    const { id } = JSON.parse(String(answers[0]))
-    const won = await Promise.allSettled(times(30, async n => stores[n % 3]?.change(id, current => {
-      if (current.email !== String(round)) throw new Error('412')
-      return record({ id, email: `changed ${round} ${n}` })
-    })))
-    t.equal(won.filter(({ status }) => status === 'fulfilled').length, 1)
-  }
-  t.equal((await all(stores[0] as NonNullable<typeof stores[0]>)).length, 10)
-})
-
 onPostgres('a lock of another program makes one collection unavailable, and others go on', async (t, server) => {
   const url = server.database()
-  const { store, engine } = await openStores(t, url, [members, define('notes', { text: string })], { timeout: 1000, poolSize: 4 })
+  const { store, engine } = await openStores(t, url, [members, define('notes', { text: string })],
+    { timeout: 1000, poolSize: 4 })
   await store('notes').append(record({ text: 'a' }))
   const release = await hold(t, url, 'lock table members in access exclusive mode')
-  const blocked = outcomes(times(12, n => () => n % 3 === 0 ? store('members').first(1) : n % 3 === 1 ? store('members').append(record({})) : store('members').select({})))
+  const blocked = outcomes(times(12,
+    n =>
+      () =>
+        n % 3 === 0
+          ? store('members').first(1)
+          : n % 3 === 1 ? store('members').append(record({})) : store('members').select({})))
   await sleep(100)
   const start = Date.now()
   t.equal(JSON.parse(await store('notes').append(record({ text: 'b' }))).id, 2)
@@ -126,27 +130,38 @@ onPostgres('a lock of another program makes one collection unavailable, and othe
   t.ok(Date.now() - start < 800)
   t.same(new Set(await blocked), new Set(['ERR_STORE_UNAVAILABLE']))
   await release()
-  for (let n = 0; n < 50 && (await outcomes([() => store('members').append(record({}))]))[0] === 'ERR_STORE_UNAVAILABLE'; n++) await sleep(50)
+  for (let n = 0; n < 50 && (await outcomes([() =>
+    store('members').append(record({}))]))[0] === 'ERR_STORE_UNAVAILABLE'; n++) {
+    await sleep(50)
+  }
   t.ok(await store('members').append(record({})))
 })
 
-onPostgres('an older release does not write any more, and a write that waited during the change writes nothing', async (t, server) => {
+onPostgres('an older release writes nothing any more, also what waited during the change', async (t, server) => {
   const url = server.database()
   const older = await openStores(t, url, [members])
   await older.store('members').append(record({ email: 'a' }))
-  const newMembers = define('members', { email: string, level: { ...integer, default: 1 } }, ['level'], { unique: ['email'] })
+  const newMembers = define('members', { email: string, level: { ...integer, default: 1 } }, ['level'],
+    { unique: ['email'] })
 
   // The writes of the older release wait for the row, and so does the change of the schema.
-  const release = await hold(t, url, "select from collections where name = 'members' for update; select from members for update")
+  const release = await hold(t, url,
+    "select from collections where name = 'members' for update; select from members for update")
   const waiting = outcomes([
-    () => older.store('members').append(record({ email: 'b' })), () => older.store('members').change(1, () => record({ id: 1, email: 'c' }))
+    () => older.store('members').append(record({ email: 'b' })),
+    () => older.store('members').change(1, () => record({ id: 1, email: 'c' }))
   ])
   await sleep(200)
   const newer = openStores(t, url, [newMembers])
   await sleep(300)
   await release()
   const { store } = await newer
-  const late = await outcomes(times(5, n => () => n % 2 ? older.store('members').append(record({ email: `late ${n}` })) : older.store('members').change(1, () => undefined)))
+  const late = await outcomes(times(5,
+    n =>
+      () =>
+        n % 2
+          ? older.store('members').append(record({ email: `late ${n}` }))
+          : older.store('members').change(1, () => undefined)))
   t.comment(JSON.stringify([await waiting, late]))
   t.same(new Set(late), new Set(['ERR_STORE_UNAVAILABLE']))
   await t.rejects(async () => older.engine.check(), { code: 'ERR_STORE_UNAVAILABLE' })
@@ -154,25 +169,6 @@ onPostgres('an older release does not write any more, and a write that waited du
   t.ok(stored.every(({ level }) => level === 1), JSON.stringify(stored))
   t.same(await all(older.store('members')), stored, 'reads go on')
   await store('members').append(record({ email: 'new', level: 2 }))
-})
-
-onPostgres('an older release that writes without a pause stores nothing that the newer schema does not allow', async (t, server) => {
-  const url = server.database()
-  const older = await instances(t, url, 2, [members, loans])
-  await older[0]?.store('members').append(times(500, () => record({})))
-  const end = Date.now() + 1500
-  const writing = Promise.all(older.flatMap(({ store }) => times(8, async n => {
-    while (Date.now() < end) {
-      await outcomes([() => n % 2
-        ? store('members').append(record({ email: String(Math.random()) }))
-        : store('members').change(1 + n, () => record({ id: 1 + n, email: String(Math.random()) }))])
-    }
-  })))
-  await sleep(300)
-  const { store } = await openStores(t, url, [define('members', { email: string, level: { ...integer, default: 1 } }, ['level'], { filters: ['level'] }), loans])
-  await writing
-  t.ok((await all(store('members'))).every(({ level }) => level === 1))
-  t.equal(await store('members').count({ where: { level: 1 } } as object), await store('members').count({}))
 })
 
 onPostgres('an older release is unavailable for a filter that the newer one has removed', async (t, server) => {
@@ -200,30 +196,32 @@ onPostgres('connections that end do not lose or double acknowledged writes', asy
   const url = server.database()
   const { store } = await openStores(t, url, [members])
   const acknowledged: string[] = []
-  const end = Date.now() + 1500
+  const end = new AbortController()
   const writing = Promise.all(times(8, async n => {
-    for (let m = 0; Date.now() < end; m++) {
+    for (let m = 0; !end.signal.aborted; m++) {
       const email = `${n} ${m}`
-      const [outcome] = await outcomes([() => store('members').append(record({ email }), { key: email, digest: '' })])
-      if (typeof outcome === 'object') acknowledged.push(email)
-      else await sleep(5)
+      await repeat(async () => store('members').append(record({ email }), { key: email, digest: '' }))
+      acknowledged.push(email)
     }
   }))
+  const ofService = "from pg_stat_activity where application_name = 'fastify-items-users'"
   for (let n = 0; n < 10; n++) {
     await sleep(100)
-    await server.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fastify-items-users'", url)
+    await server.query(`select pg_terminate_backend(pid) ${ofService}`, url)
   }
+  end.abort()
   await writing
-  const stored = (await all(store('members'))).map(({ email }) => email)
-  t.equal(new Set(stored).size, stored.length)
-  t.ok(acknowledged.every(email => stored.includes(email)), `${acknowledged.length} were acknowledged`)
+  const stored = await repeat(() => all(store('members')))
+  t.same(stored.map(({ email }) => email).sort(), acknowledged.sort())
 })
 
 onPostgres('a server that crashes is unavailable, and used again when it is back', async (t, server) => {
   const { store, engine } = await openStores(t, server.database(), [members], { timeout: 3000 })
   await store('members').append(record({ email: 'a' }))
   await server.stop('SIGQUIT')
-  t.same(await outcomes([() => store('members').append(record({})), () => store('members').first(1), () => engine.check()]), times(3, () => 'ERR_STORE_UNAVAILABLE').map((code, n) => n === 2 ? 'ERR_STORE_UNAVAILABLE' : code))
+  t.same(new Set(await outcomes([
+    () => store('members').append(record({})), () => store('members').first(1), () => engine.check()
+  ])), new Set(['ERR_STORE_UNAVAILABLE']))
   await server.run()
   t.equal(await store('members').first(1), '{"id":1,"email":"a"}')
   t.equal(JSON.parse(await store('members').append(record({}))).id, 2)
@@ -250,7 +248,8 @@ onPostgres('a role with privileges for rows only uses the tables of deploy/postg
   t.same(await all(store('items')), own[0]?.seed)
   await store('items').append(record({ id: 5, name: 'x', price: 1 }), { key: 'key', digest: '' })
   await store('items').change(5, () => undefined)
-  await t.rejects(openStores(t, restricted, [members]), { code: 'ERR_STARTUP', message: /The role in the option store lacks a privilege: permission denied/ })
+  await t.rejects(openStores(t, restricted, [members]),
+    { code: 'ERR_STARTUP', message: /The role in the option store lacks a privilege: permission denied/ })
 })
 
 onPostgres('two instances that start at the same time create the tables once', async (t, server) => {

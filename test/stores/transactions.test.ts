@@ -15,7 +15,8 @@ type Shop = Stores<{ tools: Static<typeof Tool>, rentals: Static<typeof Rental> 
 async function open (t: Test, store: string, databaseTimeout = 60_000) {
   const app = host(t)
   await app.register(stores, { store, databaseTimeout })
-  app.register(collection, { prefix: '/tools', name: 'tools', schema: Tool, unique: ['name'], seed: [{ id: 1, name: 'saw' }] })
+  app.register(collection,
+    { prefix: '/tools', name: 'tools', schema: Tool, unique: ['name'], seed: [{ id: 1, name: 'saw' }] })
   app.register(collection, { prefix: '/rentals', name: 'rentals', schema: Rental, references: { tool_id: 'tools' } })
   await app.ready()
   return app.getDecorator<Shop>('stores')
@@ -26,16 +27,19 @@ onEveryEngine((t, address, engine) => {
     const { tools, rentals } = await open(t, address())
     t.same(await tools.first(1), { id: 1, name: 'saw' })
     t.equal(await tools.first(9), undefined)
-    t.same(await rentals.append([{ tool_id: 1, days: 2 }, { tool_id: 1, days: 3 }]), [{ id: 1, tool_id: 1, days: 2 }, { id: 2, tool_id: 1, days: 3 }])
+    t.same(await rentals.append([{ tool_id: 1, days: 2 }, { tool_id: 1, days: 3 }]),
+      [{ id: 1, tool_id: 1, days: 2 }, { id: 2, tool_id: 1, days: 3 }])
     t.same(await rentals.change(2, rental => ({ ...rental, days: rental.days + 1 })), { id: 2, tool_id: 1, days: 4 })
-    t.same((await rentals.select({ where: { tool_id: 1 }, sort: '-tool_id', limit: 1 })).records, [{ id: 2, tool_id: 1, days: 4 }])
+    t.same((await rentals.select({ where: { tool_id: 1 }, sort: '-tool_id', limit: 1 })).records,
+      [{ id: 2, tool_id: 1, days: 4 }])
     t.equal(await rentals.count({}), 2)
     t.same(await rentals.change(2, () => undefined), { id: 2, tool_id: 1, days: 4 })
   })
 
   t.test('an error of a store has a status, and names the field', async t => {
     const { tools, rentals } = await open(t, address())
-    await t.rejects(rentals.append({ tool_id: 1, days: 0 }), { statusCode: 400, message: 'Invalid body: days must be at least 1.' })
+    await t.rejects(rentals.append({ tool_id: 1, days: 0 }),
+      { statusCode: 400, message: 'Invalid body: days must be at least 1.' })
     await t.rejects(rentals.append({ tool_id: 7, days: 1 }), {
       statusCode: 409, code: 'ERR_CONFLICT', message: 'Conflict: tool_id must be the id of a record of tools.'
     })
@@ -43,9 +47,12 @@ onEveryEngine((t, address, engine) => {
       statusCode: 409, message: 'Conflict: 1/name is already used, 2/name is already used.'
     })
     await rentals.append({ tool_id: 1, days: 1 })
-    await t.rejects(async () => tools.change(1, () => undefined), { statusCode: 409, message: 'Conflict: it is referred to by rentals.' })
-    await t.rejects(async () => tools.change(1, tool => ({ ...tool, name: 5 }) as never), { statusCode: 400, message: 'Invalid body: name must be a string.' })
-    await t.rejects(async () => tools.change(1, tool => ({ ...tool, id: 2 })), { message: 'A change cannot give a record another id' })
+    await t.rejects(async () => tools.change(1, () => undefined),
+      { statusCode: 409, message: 'Conflict: it is referred to by rentals.' })
+    await t.rejects(async () => tools.change(1, tool => ({ ...tool, name: 5 }) as never),
+      { statusCode: 400, message: 'Invalid body: name must be a string.' })
+    await t.rejects(async () => tools.change(1, tool => ({ ...tool, id: 2 })),
+      { message: 'A change cannot give a record another id' })
     t.same(await tools.first(1), { id: 1, name: 'saw' })
   })
 
@@ -112,7 +119,9 @@ onEveryEngine((t, address, engine) => {
     const shop = await open(t, address())
     await shop.rentals.append([{ tool_id: 1, days: 1 }, { tool_id: 1, days: 1 }])
     await Promise.all(Array.from({ length: 10 }, (_, n) => shop.transaction(async ({ rentals }) => {
-      for (const id of n % 2 ? [1, 2] : [2, 1]) await rentals.change(id, rental => ({ ...rental, days: rental.days + 1 }))
+      for (const id of n % 2 ? [1, 2] : [2, 1]) {
+        await rentals.change(id, rental => ({ ...rental, days: rental.days + 1 }))
+      }
     })))
     t.same((await shop.rentals.select({})).records.map(({ days }) => days), [11, 11])
   })

@@ -26,7 +26,10 @@ export async function launch (t: Pick<Test, 'teardown'>, ...args: string[]) {
   const { executablePath, env } = own ? { executablePath: own, env: {} } : await packaged()
   const browser = await chromium.launch({
     executablePath,
-    args: ['--no-sandbox', '--headless', '--disable-gpu', '--disable-background-networking', '--disable-component-update', `--disable-features=${disabled}`, ...args],
+    args: [
+      '--no-sandbox', '--headless', '--disable-gpu', '--disable-background-networking', '--disable-component-update',
+      `--disable-features=${disabled}`, ...args
+    ],
     env: { ...process.env, ...env, TMPDIR: home, HOME: home }
   })
   t.teardown(() => browser.close())
@@ -57,9 +60,11 @@ async function packaged () {
       const { LD_LIBRARY_PATH, FONTCONFIG_PATH } = process.env
       console.log(JSON.stringify({ executablePath, env: { LD_LIBRARY_PATH, FONTCONFIG_PATH } }))`
     const env = { ...uncovered, AWS_LAMBDA_JS_RUNTIME: 'nodejs22.x', TMPDIR: folder }
-    const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: 'test/browser', env })
+    const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script],
+      { cwd: 'test/browser', env })
     // Its own configuration looks for fonts in /tmp/fonts. Without a font, Chromium crashes.
-    await writeFile(join(folder, 'fonts/fonts.conf'), `<fontconfig><dir>${folder}/fonts</dir><cachedir>${folder}/fonts-cache</cachedir></fontconfig>`)
+    await writeFile(join(folder, 'fonts/fonts.conf'),
+      `<fontconfig><dir>${folder}/fonts</dir><cachedir>${folder}/fonts-cache</cachedir></fontconfig>`)
     return JSON.parse(stdout) as { executablePath: string, env: NodeJS.ProcessEnv }
   })
 }

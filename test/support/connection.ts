@@ -63,7 +63,9 @@ export function connection (url: string) {
 export function written (method: string, target: string, body?: string | Buffer, headers: Record<string, string> = {}) {
   const fields = { host: 'x', ...headers, ...body !== undefined && { 'content-length': Buffer.byteLength(body) } }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
-  return Buffer.concat([Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1'), Buffer.from(body ?? '')])
+  return Buffer.concat([
+    Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1'), Buffer.from(body ?? '')
+  ])
 }
 
 /** All responses in the received text, without responses to HEAD. Fails if there is anything else. */
@@ -115,7 +117,10 @@ export function sender (port: number) {
 
 /** A request whose response closes the connection. Each of its characters is a byte. */
 export function request (method: string, target: string, body = '', ...headers: string[]) {
-  const head = [`${method} ${target} HTTP/1.1`, 'Host: x', 'Connection: close', ...headers, ...body ? [`Content-Length: ${Buffer.byteLength(body)}`] : []]
+  const head = [
+    `${method} ${target} HTTP/1.1`, 'Host: x', 'Connection: close', ...headers,
+    ...body ? [`Content-Length: ${Buffer.byteLength(body)}`] : []
+  ]
   return `${head.join('\r\n')}\r\n\r\n${Buffer.from(body).toString('latin1')}`
 }
 
@@ -126,19 +131,25 @@ function take (bytes: Buffer, isHead = false) {
   const { status, headers } = headOf(bytes.toString('latin1', 0, end))
   const bodiless = isHead || status < 200 || status === 204 || status === 304
   const framed = bodiless ? { body: Buffer.alloc(0), length: 0 } : bodyOf(bytes.subarray(end + 4), headers)
-  return framed && { answer: { status, headers, body: framed.body } satisfies Answer, rest: bytes.subarray(end + 4 + framed.length) }
+  return framed && {
+    answer: { status, headers, body: framed.body } satisfies Answer,
+    rest: bytes.subarray(end + 4 + framed.length)
+  }
 }
 
 function headOf (text: string) {
   const [start = '', ...lines] = text.split('\r\n')
-  const headers = Object.fromEntries(lines.map(line => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))
+  const headers = Object.fromEntries(lines.map(line =>
+    [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]))
   return { status: Number(start.split(' ')[1]), headers }
 }
 
 function bodyOf (bytes: Buffer, headers: Answer['headers']) {
   if (headers['transfer-encoding'] !== 'chunked') {
     const length = Number(headers['content-length'])
-    if (Number.isNaN(length)) throw new Error(`An answer does not tell how long it is: ${JSON.stringify(headers)} ${bytes}`)
+    if (Number.isNaN(length)) {
+      throw new Error(`An answer does not tell how long it is: ${JSON.stringify(headers)} ${bytes}`)
+    }
     return bytes.length < length ? undefined : { body: bytes.subarray(0, length), length }
   }
   const chunks: Buffer[] = []

@@ -5,7 +5,8 @@ import type { Test } from 'tap'
 import { newFolder } from './folder.js'
 
 /** Why a test that needs a small disk is skipped, if it is. */
-export const noSmallDisk = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', tmpdir()]).status !== 0 && 'no file system can be mounted'
+export const noSmallDisk = spawnSync('unshare',
+  ['--mount', 'mount', '-t', 'tmpfs', 'tmpfs', tmpdir()]).status !== 0 && 'no file system can be mounted'
 
 /** A folder on a disk of its own. `fill` uses up the space, and `free` makes it available again. */
 export function smallDisk (scope: Pick<Test, 'teardown'>, megabytes: number) {

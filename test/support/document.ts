@@ -59,19 +59,28 @@ export function checkAnswers (t: Test, app: FastifyInstance, settings: string) {
 }
 
 /** A request as a command for the service that `npm start` starts. */
-function commandOf ({ method, url, headers: { host, connection, 'user-agent': client, 'content-length': length, ...headers }, body }: FastifyRequest) {
+function commandOf ({ method, url, headers: all, body }: FastifyRequest) {
+  const { host, connection, 'user-agent': client, 'content-length': length, ...headers } = all
   const sent = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]))
-  return curl('http://127.0.0.1:3000', { method, target: url, headers: sent, body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)) })
+  return curl('http://127.0.0.1:3000',
+    { method, target: url, headers: sent, body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)) })
 }
 
 /** Like `fetch`, but validates responses against the document of the default service. */
 export async function checkedFetch (...[input, init]: Parameters<typeof fetch>) {
   const response = await fetch(input, init)
   const { pathname } = new URL(String(input))
-  const path = Object.keys(byDefault.paths).find(path => new RegExp(`^${path.replaceAll(/{\w+}/g, '-?\\d+')}$`).test(pathname)) ?? ''
+  const path = Object.keys(byDefault.paths).find(path =>
+    new RegExp(`^${path.replaceAll(/{\w+}/g, '-?\\d+')}$`).test(pathname)) ?? ''
   // A long list has no content-length; it is not read here.
   const body = response.headers.has('content-length') ? await response.clone().text() : undefined
-  const fault = checkDefault({ path, method: init?.method ?? 'GET', status: response.status, type: response.headers.get('content-type'), body })
+  const fault = checkDefault({
+    path,
+    method: init?.method ?? 'GET',
+    status: response.status,
+    type: response.headers.get('content-type'),
+    body
+  })
   if (fault) throw new Error(`${init?.method ?? 'GET'} ${pathname} ${response.status}: ${fault}`)
   return response
 }
@@ -103,7 +112,15 @@ export interface Schema {
 
 /** Returns a function that validates responses against a document. */
 export function checkFor (document: object): Check {
-  const ajv = new Ajv2020({ ownProperties: true, strict: false, validateFormats: false, multipleOfPrecision: 2, meta: false, validateSchema: false, code: { optimize: false } })
+  const ajv = new Ajv2020({
+    ownProperties: true,
+    strict: false,
+    validateFormats: false,
+    multipleOfPrecision: 2,
+    meta: false,
+    validateSchema: false,
+    code: { optimize: false }
+  })
   const { paths } = document as Document
   ajv.addSchema({ $id: 'document', ...document })
   const validators = new Map<string, ValidateFunction>()
@@ -111,12 +128,16 @@ export function checkFor (document: object): Check {
   return ({ path, method, status, type, body }) => {
     const operation = paths[path]?.[method.toLowerCase()]
     if (operation === undefined || !(status in STATUS_CODES)) return
-    const described = [status, ...status >= 400 && status < 500 ? ['default'] : []].find(status => status in operation.responses)
+    const described = [
+      status, ...status >= 400 && status < 500 ? ['default'] : []
+    ].find(status => status in operation.responses)
     if (described === undefined) return 'the document does not have this status'
     if (operation.responses[described]?.content === undefined) return body ? 'there should be no body' : undefined
     if (type !== 'application/json; charset=utf-8') return `${type} is no JSON`
     if (typeof body !== 'string' && !Buffer.isBuffer(body)) return
-    const pointer = ['paths', path, method.toLowerCase(), 'responses', String(described), 'content', 'application/json', 'schema']
+    const pointer = [
+      'paths', path, method.toLowerCase(), 'responses', String(described), 'content', 'application/json', 'schema'
+    ]
       .map(part => part.replaceAll('~', '~0').replaceAll('/', '~1')).join('/')
     const validate = validators.get(pointer) ?? ajv.compile({ $ref: `document#/${encodeURI(pointer)}` })
     validators.set(pointer, validate)

@@ -1,2 +1,2 @@
 /** The environment of a Node process that does not load tap and is not measured for coverage. */
-export const uncovered = { ...process.env, NODE_OPTIONS: '', _TAPJS_PROCESSINFO_COVERAGE_: '0' }
+export const uncovered = { ...process.env, NODE_OPTIONS: '', NODE_V8_COVERAGE: '' }

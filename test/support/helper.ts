@@ -9,7 +9,10 @@ import { loggerOptions } from '../../src/logger.js'
 import { checkAnswers } from './document.js'
 import { recordOf, type Generated } from './values.js'
 
-/** The service with these environment variables. It is closed when the test ends, and its responses are validated against its document. */
+/**
+ * The service with these environment variables. It is closed when the test ends, and its responses are validated
+ * against its document.
+ */
 export function build (t: Test, env: NodeJS.ProcessEnv = {}, log?: DestinationStream) {
   const config = readConfig({ LOG_LEVEL: 'silent', DATABASE_TIMEOUT: '60000', ...env })
   const app = buildApp(config, log && loggerOptions(config.LOG_LEVEL, log))
@@ -26,9 +29,11 @@ export function host (t: Test, options: FastifyServerOptions & { http?: object }
 }
 
 /** The collections of the service, each with its initial record and a record to create. */
-export const collections = (definitions as readonly Definition[]).map(({ name, schema, seed: [initial] = [], idParameter = 'id', operations }) => ({
-  path: `/api/${name}`, schema, idParameter, operations: operations ?? allOperations, initial: { ...initial as Generated }, record: recordOf(schema, 7)
-}))
+export const collections = (definitions as readonly Definition[]).map(function forTests (definition) {
+  const { name, schema, seed: [initial] = [], idParameter = 'id', operations = allOperations } = definition
+  const record = recordOf(schema, 7)
+  return { path: `/api/${name}`, schema, idParameter, operations, initial: { ...initial as Generated }, record }
+})
 
 /** The path and query that a link in a response leads to. */
 export function followed (link: unknown, url: string) {

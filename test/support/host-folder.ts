@@ -11,7 +11,10 @@ const { version, dependencies, devDependencies } = JSON.parse(readFileSync('pack
 /** The file of the packed package in the folder of a host. */
 export const tarball = `fastify-items-users-${version}.tgz`
 
-/** A folder with the hosts in it, in which the package is installed as its users install it, with this version of Fastify. */
+/**
+ * A folder with the hosts in it, in which the package is installed as its users install it, with this version of
+ * Fastify.
+ */
 export function hostFolder (fastify: string): Promise<string> {
   return onceInRun(`host-${fastify.replaceAll(/\W/g, '')}`, async folder => {
     cpSync('test/package/hosts', folder, { recursive: true })
@@ -27,7 +30,8 @@ export function hostFolder (fastify: string): Promise<string> {
         ...pick(devDependencies, '@types/node')
       }
     }))
-    await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'], { env: uncovered, cwd: folder })
+    await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', '--install-links'],
+      { env: uncovered, cwd: folder })
     return folder
   })
 }
@@ -60,6 +64,7 @@ export async function compile (typescript: string, resolution: Resolution, files
     },
     files
   }))
-  const { stdout, stderr } = await run(process.execPath, [resolve(typescript, 'lib/tsc.js')], { env: uncovered, cwd: from }).catch(error => error)
+  const { stdout, stderr } = await run(process.execPath, [resolve(typescript, 'lib/tsc.js')],
+    { env: uncovered, cwd: from }).catch(error => error)
   return stdout + stderr
 }

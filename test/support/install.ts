@@ -14,7 +14,8 @@ export async function install (folder: string) {
   if (isInstalled(folder)) return
   try {
     await onceInRun(`install-${folder.replaceAll('/', '-')}`, async () => {
-      await run('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], { cwd: folder, env: uncovered })
+      await run('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'],
+        { cwd: folder, env: uncovered })
       return true
     })
   } catch (error) {

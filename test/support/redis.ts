@@ -23,7 +23,8 @@ export async function startRedis (t: Pick<Test, 'teardown'>) {
   }
 
   async function run () {
-    const server = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', folder], { stdio: 'ignore' })
+    const server = spawn('redis-server', ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', folder],
+      { stdio: 'ignore' })
     await once(server, 'spawn')
     await until(answers)
     return server

@@ -12,7 +12,8 @@ const run = process.env.TAP ? join(tmpdir(), `items-users-run-${process.ppid}`) 
 /** Creates something once per run, in its own folder: the first test file creates it, and the others wait. */
 export async function onceInRun<T> (name: string, make: (folder: string) => Promise<T>): Promise<T> {
   if (run === undefined) return make(ownFolder(name))
-  if (claim(name)) {
+  if (create(run)) cleanUpAfterwards(run)
+  if (create(join(run, name))) {
     const outcome = await make(join(run, name)).then(value => ({ value }), error => ({ error: String(error) }))
     writeFileSync(join(run, `${name}.part`), JSON.stringify(outcome))
     renameSync(join(run, `${name}.part`), join(run, `${name}.json`))
@@ -23,18 +24,7 @@ export async function onceInRun<T> (name: string, make: (folder: string) => Prom
   return value
 }
 
-/** Returns whether this process is the first of the run that asks for this. */
-export function claim (name: string) {
-  if (run === undefined) return true
-  if (create(run)) cleanUpAfterwards(run)
-  return create(join(run, name))
-}
-
-/** Returns whether a process of the run has asked for this. */
-export function isClaimed (name: string) {
-  return run === undefined || existsSync(join(run, name))
-}
-
+/** Creates a folder, and returns whether this process is the first one to do so. */
 function create (folder: string) {
   try {
     mkdirSync(folder)
@@ -46,8 +36,8 @@ function create (folder: string) {
 }
 
 /**
- * Starts a process that waits for the end of the run, then stops the shared PostgreSQL and removes the folder. The process ends
- * with SIGKILL: at a normal exit, the hooks of tap write to the folder of the project, and create it again if it was removed.
+ * Starts a process that stops the shared PostgreSQL and removes the folder after the run. It ends with SIGKILL: at a
+ * normal exit, the hooks of tap create the folder of the project again if it was removed.
  */
 function cleanUpAfterwards (run: string) {
   const script = `

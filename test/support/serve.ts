@@ -18,8 +18,18 @@ export async function serve (t: Test, store: string | undefined, ...definitions:
     app,
     lines,
     async send (method: InjectOptions['method'], url: string, body?: unknown, headers?: Record<string, string>) {
-      const response = await app.inject({ method, url, headers, body: body === undefined ? undefined : JSON.stringify(body) })
-      return { status: response.statusCode, body: response.body && response.json(), etag: String(response.headers.etag), headers: response.headers }
+      const response = await app.inject({
+        method,
+        url,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body)
+      })
+      return {
+        status: response.statusCode,
+        body: response.body && response.json(),
+        etag: String(response.headers.etag),
+        headers: response.headers
+      }
     }
   }
 }

@@ -11,6 +11,7 @@ import { engineStore } from '../../plugins/stores/engine-store.js'
 import type { HasId, JsonPage, JsonStore, StoreDefinition } from '../../plugins/stores/store.js'
 import { databaseDefaults } from '../../schemas/config.js'
 
+type Scope = Pick<Test, 'teardown'>
 export type Any = { id: number, [name: string]: unknown }
 export type AnyDefinition = Partial<StoreDefinition<Any>> & { name: string }
 
@@ -25,7 +26,7 @@ export function define (name: string, properties: object, required: string[] = [
 }
 
 /** Opens an engine with these collections, and starts it. It is closed when the test ends, or by `close`. */
-export async function openStores (t: Pick<Test, 'teardown'>, url: string, definitions: AnyDefinition[], options: object = {}) {
+export async function openStores (t: Scope, url: string, definitions: AnyDefinition[], options: object = {}) {
   const lines: string[] = []
   const log = { info: (line: string) => { lines.push(line) }, warn: (line: string) => { lines.push(line) } }
   const complete = definitions.map(definition => ({ seed: [], ...definition }) as unknown as StoreDefinition<HasId>)
@@ -47,7 +48,9 @@ export async function openStores (t: Pick<Test, 'teardown'>, url: string, defini
 }
 
 /** Opens a store for code of a host, in a database of its own. */
-export async function openStore<T extends HasId> (t: Pick<Test, 'teardown'>, url: string, definition: StoreDefinition<T>, options?: object) {
+export async function openStore<T extends HasId> (
+  t: Scope, url: string, definition: StoreDefinition<T>, options?: object
+) {
   const { store } = await openStores(t, url, [definition as unknown as AnyDefinition], options)
   return objectStore<T>(store(definition.name), recordRules(definition.schema))
 }
@@ -65,5 +68,8 @@ export async function outcomes (calls: (() => unknown)[]) {
   const settled = await Promise.allSettled(calls.map(async call => call()))
   return settled.map(outcome => outcome.status === 'fulfilled'
     ? outcome.value && JSON.parse(String(outcome.value))
-    : [outcome.reason.code ?? outcome.reason.message, ...(outcome.reason.problems ?? []).map(({ path }: { path: string }) => path)].join(' ').trim())
+    : [
+        outcome.reason.code ?? outcome.reason.message,
+        ...(outcome.reason.problems ?? []).map(({ path }: { path: string }) => path)
+      ].join(' ').trim())
 }

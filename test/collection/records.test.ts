@@ -2,16 +2,17 @@ import { writeFileSync } from 'node:fs'
 import type { InjectOptions } from 'fastify'
 import type { Test } from 'tap'
 import type { DestinationStream } from 'pino'
-import { Id } from '../schemas/fields.js'
-import { onEveryEngine } from './support/engines.js'
-import { newFolder } from './support/folder.js'
-import * as helper from './support/helper.js'
-import { edgesOf, isText, recordOf, wrongOf } from './support/values.js'
+import { Id } from '../../schemas/fields.js'
+import { onEveryEngine } from '../support/engines.js'
+import { newFolder } from '../support/folder.js'
+import * as helper from '../support/helper.js'
+import { edgesOf, isText, recordOf, wrongOf } from '../support/values.js'
 
 const { collections, invalidBody } = helper
 
 onEveryEngine((t, address, engine) => {
-  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: DestinationStream) => helper.build(t, { DATABASE_URL: address(), ...env }, log)
+  const build = (t: Test, env?: NodeJS.ProcessEnv, log?: DestinationStream) =>
+    helper.build(t, { DATABASE_URL: address(), ...env }, log)
 
   for (const { path, initial, record, schema, idParameter, operations } of collections) {
     const fields = Object.entries(schema.properties)
@@ -35,7 +36,7 @@ onEveryEngine((t, address, engine) => {
         t.same((await app.inject(`${path}/7`)).json(), record)
       })
 
-      t.test('POST accepts an id that is in use; the list is in order of creation and GET returns the first record', async t => {
+      t.test('POST accepts an id that is in use, and GET returns the first record with it', async t => {
         const app = build(t)
         const records = [3, 1, 3, -5, 0].map((id, n) => recordOf(schema, id, n))
         for (const payload of records) await app.inject({ method: 'POST', url: path, payload })
@@ -66,20 +67,16 @@ onEveryEngine((t, address, engine) => {
 
       t.test('POST stores a number by its value', async t => {
         const app = build(t)
-        const numbers = fields.filter(([, { type }]) => type === 'number' || type === 'integer').map(([name]) => [record[name], name] as [number, string])
-        const body = numbers.reduce((json, [value, name]) => json.replace(`"${name}":${value}`, `"${name}":${value.toExponential()}`), JSON.stringify(record))
+        const numbers = fields.filter(([, { type }]) => type === 'number' || type === 'integer')
+          .map(([name]) => [record[name], name] as [number, string])
+        const body = numbers.reduce((json, [value, name]) =>
+          json.replace(`"${name}":${value}`, `"${name}":${value.toExponential()}`),
+        JSON.stringify(record))
         t.equal((await app.inject({ method: 'POST', url: path, body })).body, JSON.stringify(record))
         const zero = JSON.stringify(record).replace('"id":7', '"id":-0')
         t.equal((await app.inject({ method: 'POST', url: path, body: zero })).body, zero.replace('-0', '0'))
-        t.equal((await app.inject(path)).body, `[${JSON.stringify(initial)},${JSON.stringify(record)},${zero.replace('-0', '0')}]`)
-      })
-
-      t.test('the character NUL is stored', { skip: !text }, async t => {
-        const app = build(t)
-        const payload = { ...record, [String(text)]: 'before\0after' }
-        const response = await app.inject({ method: 'POST', url: path, payload })
-        t.equal(response.statusCode, 201)
-        t.equal((await app.inject(path)).body, JSON.stringify([initial, payload]))
+        t.equal((await app.inject(path)).body,
+          `[${JSON.stringify(initial)},${JSON.stringify(record)},${zero.replace('-0', '0')}]`)
       })
 
       t.test('POST ignores unknown fields, and parses the body as JSON, whatever the content type is', async t => {
@@ -99,18 +96,7 @@ onEveryEngine((t, address, engine) => {
         t.equal((await app.inject(path)).json().length, 2 + types.length)
       })
 
-      t.test('HEAD has the headers of GET and no body', async t => {
-        const app = build(t)
-        for (const url of [path, `${path}/1`, `${path}/2`, `${path}/x`]) {
-          const get = await app.inject(url)
-          const head = await app.inject({ method: 'HEAD', url })
-          t.equal(head.statusCode, get.statusCode)
-          t.equal(head.headers['content-length'], get.headers['content-length'])
-          t.equal(head.body, '')
-        }
-      })
-
-      t.test('an unknown id is answered with 404, however large it is, one that is not an integer or malformed with 400, and a long path with 414', async t => {
+      t.test('an unknown id is a 404, one that is not an integer a 400, and a long path a 414', async t => {
         const app = build(t)
         for (const id of ['2', '-1', '9007199254740993', '9'.repeat(90), `-${'9'.repeat(90)}`]) {
           const response = await app.inject(`${path}/${id}`)
@@ -118,7 +104,9 @@ onEveryEngine((t, address, engine) => {
           t.equal(response.headers['content-type'], 'application/json; charset=utf-8')
           t.equal(response.body, '{"detail":"Not found"}')
         }
-        for (const id of ['abc', '1.5', '1abc', 'true', '-', '--1', '+1', '0x10', '1e2', '1,0', '%201', '%00', '%EF%BC%91', 'null']) {
+        for (const id of [
+          'abc', '1.5', '1abc', 'true', '-', '--1', '+1', '0x10', '1e2', '1,0', '%201', '%00', '%EF%BC%91', 'null'
+        ]) {
           const response = await app.inject(`${path}/${id}`)
           t.equal(response.statusCode, 400, id)
           t.same(response.json(), invalidBody('path', [`/${idParameter}`, 'must be an integer']))
@@ -131,6 +119,19 @@ onEveryEngine((t, address, engine) => {
         t.same(overlong.json(), { detail: 'The request path is too long' })
       })
 
+      if (engine !== 'memory') return // what follows does not depend on the engine
+
+      t.test('HEAD has the headers of GET and no body', async t => {
+        const app = build(t)
+        for (const url of [path, `${path}/1`, `${path}/2`, `${path}/x`]) {
+          const get = await app.inject(url)
+          const head = await app.inject({ method: 'HEAD', url })
+          t.equal(head.statusCode, get.statusCode)
+          t.equal(head.headers['content-length'], get.headers['content-length'])
+          t.equal(head.body, '')
+        }
+      })
+
       t.test('an unknown path is answered with 404, and a method that the path does not support with 405', async t => {
         const app = build(t)
         for (const url of ['/api', '/api/', '/api/nope', `${path}/1/2`, `${path.toUpperCase()}`]) {
@@ -138,7 +139,12 @@ onEveryEngine((t, address, engine) => {
           t.equal(response.statusCode, 404, url)
           t.same(response.json(), { detail: 'Path not found' })
         }
-        const allowed = (on: Record<string, string>) => [...Object.keys(on).filter(operation => operations.includes(operation as 'get')).map(operation => on[operation]), 'OPTIONS'].join(', ')
+        const allowed = (on: Record<string, string>) =>
+          [
+            ...Object.keys(on).filter(operation => operations.includes(operation as 'get'))
+              .map(operation => on[operation]),
+            'OPTIONS'
+          ].join(', ')
         const all = allowed({ list: 'GET, HEAD', create: 'POST' })
         const one = allowed({ get: 'GET, HEAD', replace: 'PUT', update: 'PATCH', delete: 'DELETE' })
         for (const [url, allow] of [[path, all], [`${path}/1`, one], [`${path}?x=1`, all]] as const) {
@@ -157,36 +163,53 @@ onEveryEngine((t, address, engine) => {
         const required = (schema.required ?? []).map(field => [`/${field}`, 'is required'] as [string, string])
 
         await refuses('{}', ...required)
-        for (const [path, message] of required) await refuses(JSON.stringify({ ...record, [path.slice(1)]: undefined }), [path, message])
+        for (const [path, message] of required) {
+          await refuses(JSON.stringify({ ...record, [path.slice(1)]: undefined }), [path, message])
+        }
         for (const [name, field] of fields) {
-          for (const [value, message] of wrongOf(field)) await refuses(JSON.stringify({ ...record, [name]: value }), [`/${name}`, message])
+          for (const [value, message] of wrongOf(field)) {
+            await refuses(JSON.stringify({ ...record, [name]: value }), [`/${name}`, message])
+          }
         }
         for (const [value, message] of wrongOf(schema)) await refuses(JSON.stringify(value), ['', message])
         await refuses('', ['', 'must be an object'])
         await refuses(undefined, ['', 'must be an object'])
         await refuses(JSON.stringify({ ...record, id: 1.5 }), ['/id', 'must be an integer'])
         for (const value of text ? ['\ud800', 'a\udc00b'] : []) {
-          await refuses(JSON.stringify({ ...record, [String(text)]: value }), [`/${text}`, 'must be well-formed Unicode text'])
+          await refuses(JSON.stringify({ ...record, [String(text)]: value }),
+            [`/${text}`, 'must be well-formed Unicode text'])
         }
         await refuses(withId('9007199254740993'), ['/id', 'must be at most 9007199254740991'])
         await refuses(withId('-9007199254740992'), ['/id', 'must be at least -9007199254740991'])
         await refuses(withId('1e999'), ['/id', 'must be an integer'])
         for (const [name] of fields.filter(([, { type }]) => type === 'number')) {
-          await refuses(JSON.stringify(record).replace(`"${name}":${record[name]}`, `"${name}":1e999`), [`/${name}`, 'must be a number'])
+          await refuses(JSON.stringify(record).replace(`"${name}":${record[name]}`, `"${name}":1e999`),
+            [`/${name}`, 'must be a number'])
         }
-        const wrong = fields.flatMap(([name, field]) => wrongOf(field).slice(0, 1).map(([value, message]) => ({ name, value, message })))
-        await refuses(JSON.stringify({ ...record, ...Object.fromEntries(wrong.map(({ name, value }) => [name, value])) }), ...wrong.map(({ name, message }): [string, string] => [`/${name}`, message]))
+        const wrong = fields.flatMap(([name, field]) =>
+          wrongOf(field).slice(0, 1).map(([value, message]) => ({ name, value, message })))
+        await refuses(JSON.stringify({
+          ...record,
+          ...Object.fromEntries(wrong.map(({ name, value }) => [name, value]))
+        }),
+        ...wrong.map(({ name, message }): [string, string] => [`/${name}`, message]))
         for (const body of [
           '{', JSON.stringify(record).slice(0, -1), `${JSON.stringify(record)}x`, `[${JSON.stringify(record)}`,
-          withId('NaN'), withId('01'), withId('+1'), 'undefined', "{'id':1}", 'id=1&name=x', '\ufeff', ' ', '['.repeat(100)
+          withId('NaN'), withId('01'), withId('+1'), 'undefined', "{'id':1}", 'id=1&name=x', '\ufeff', ' ',
+          '['.repeat(100)
         ]) await refuses(body, ['', 'must be valid JSON'])
         await refuses('['.repeat(100_000), ['', 'must be valid JSON'])
         for (const key of ['"__proto__":{}', '"constructor":{"prototype":{}}', '"x":{"__proto__":1}']) {
-          await refuses(`{${key},"id":1,"name":"x","price":1}`, ['', 'must not contain the key __proto__ or constructor.prototype'])
+          await refuses(`{${key},"id":1,"name":"x","price":1}`,
+            ['', 'must not contain the key __proto__ or constructor.prototype'])
         }
         await refuses(Buffer.from('{"id":1,"name":"\xff","price":1}', 'latin1'), ['', 'must be UTF-8'])
 
-        const large = await app.inject({ method: 'POST', url: path, payload: { ...record, extra: 'x'.repeat(5 * 1024 * 1024) } })
+        const large = await app.inject({
+          method: 'POST',
+          url: path,
+          payload: { ...record, extra: 'x'.repeat(5 * 1024 * 1024) }
+        })
         t.equal(large.statusCode, 413)
         t.same(large.json(), { detail: 'The request body is too large' })
 
@@ -224,7 +247,7 @@ onEveryEngine((t, address, engine) => {
     t.equal((await remove()).body, '{"detail":"Not found"}')
   })
 
-  t.test('DELETE /api/users/:id accepts a content type without a body, and answers 400 if the id is not an integer', async t => {
+  t.test('DELETE /api/users/:id accepts a content type without a body, and only integers', async t => {
     const app = build(t)
     const headers = { 'content-type': 'application/json' }
     const bad = await app.inject({ method: 'DELETE', url: '/api/users/x', headers })
@@ -240,7 +263,9 @@ onEveryEngine((t, address, engine) => {
 
   t.test('SEED_FILE fills a new store with its records, and only a new one', async t => {
     const file = `${newFolder(t)}/seed.json`
-    const items = [{ id: 5, name: 'Zoë 🫖', price: 0.1 }, { id: 4, name: '', price: -1 }, { id: -2, name: 'x', price: 1e300 }]
+    const items = [
+      { id: 5, name: 'Zoë 🫖', price: 0.1 }, { id: 4, name: '', price: -1 }, { id: -2, name: 'x', price: 1e300 }
+    ]
     writeFileSync(file, `\uFEFF${JSON.stringify({ items: items.map(item => ({ ...item, unknown: true })) })}`)
     const env = { DATABASE_URL: address(), SEED_FILE: file, ID_SOURCE: 'server' }
     const first = build(t, env)
@@ -260,7 +285,9 @@ onEveryEngine((t, address, engine) => {
     const file = `${newFolder(t)}/seed.json`
     const env = { DATABASE_URL: address(), SEED_FILE: file }
     const item = '{"id":1,"name":"x","price":1}'
-    writeFileSync(file, `{"items":[${item},{"id":"1","name":"\\ud800"},7,{"id":1.5,"name":"\\u0000","price":1e999}],"users":{},"item":[],"__proto__":[]}`)
+    writeFileSync(file,
+      `{"items":[${item},{"id":"1","name":"\\ud800"},7,{"id":1.5,"name":"\\u0000","price":1e999}],` +
+      '"users":{},"item":[],"__proto__":[]}')
     await t.rejects(async () => build(t, env).ready(), {
       code: 'ERR_STARTUP',
       message: [
@@ -278,43 +305,14 @@ onEveryEngine((t, address, engine) => {
     })
     writeFileSync(file, `{"items":[${item}]}`)
     t.equal((await build(t, env).inject('/api/items')).body, `[${item}]`)
-    for (const [text, message] of [['[]', 'SEED_FILE must contain a JSON object'], ['null', 'SEED_FILE must contain a JSON object'], ['{', 'Cannot read SEED_FILE: '], ['{"items":["\xff"]}', 'Cannot read SEED_FILE: ']] as const) {
+    for (const [text, message] of [
+      ['[]', 'SEED_FILE must contain a JSON object'], ['null', 'SEED_FILE must contain a JSON object'],
+      ['{', 'Cannot read SEED_FILE: '], ['{"items":["\xff"]}', 'Cannot read SEED_FILE: ']
+    ] as const) {
       writeFileSync(file, text, 'latin1')
       t.throws(() => build(t, env), { code: 'ERR_STARTUP', message })
     }
-    t.throws(() => build(t, { SEED_FILE: '/nowhere/seed.json' }), { code: 'ERR_STARTUP', message: /^Cannot read SEED_FILE: ENOENT.*\/nowhere\/seed\.json/ })
-  })
-
-  t.test('a store that fails is answered with 500 without internal details', async t => {
-    const lines: string[] = []
-    const app = build(t, { LOG_LEVEL: 'error' }, { write: line => lines.push(line) })
-    app.addHook('preHandler', async () => { throw new Error('the secret of the inside') })
-    const response = await app.inject('/api/items')
-    t.equal(response.statusCode, 500)
-    t.equal(response.body, '{"detail":"Internal server error"}')
-    t.match(lines[0], 'the secret of the inside')
-  })
-
-  t.test('errors of hooks keep their status and have our format', async t => {
-    const app = build(t)
-    app.addHook('preHandler', async (request, reply) => {
-      const { silent, status, code, thrown } = request.query as Record<string, string>
-      if (code) reply.code(Number(code))
-      throw thrown ?? Object.assign(new Error(silent ? '' : 'because'), status && { statusCode: Number(status) })
-    })
-    for (const [query, status, body] of [
-      ['status=401', 401, { detail: 'because' }],
-      ['code=403', 403, { detail: 'because' }],
-      ['silent=1&status=401', 401, { detail: 'Unauthorized' }],
-      ['status=400', 400, { detail: 'because', errors: [{ in: 'request', path: '', message: 'because' }] }],
-      ['status=503', 503, { detail: 'Service Unavailable' }],
-      ['status=599', 599, { detail: 'Internal server error' }],
-      ['status=200', 500, { detail: 'Internal server error' }],
-      ['thrown=text', 500, { detail: 'Internal server error' }]
-    ] as const) {
-      const response = await app.inject(`/api/items?${query}`)
-      t.equal(response.statusCode, status, query)
-      t.same(response.json(), body)
-    }
+    t.throws(() => build(t, { SEED_FILE: '/nowhere/seed.json' }),
+      { code: 'ERR_STARTUP', message: /^Cannot read SEED_FILE: ENOENT.*\/nowhere\/seed\.json/ })
   })
 })
