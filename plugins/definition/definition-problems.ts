@@ -122,6 +122,7 @@ function problemsOfRemoves ({ schema: { properties }, removes = [] }: Definition
 /** The problems of the initial records of a collection. Values of unique fields must not repeat. */
 export function problemsOfRecords (definition: WithUnique, records: unknown): ValueProblem[] {
   if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
+  if (records.length === 0) return []
   const problemsIn = checkerOf(withOptional(definition.schema, timestamps))
   const used = uniqueFields(definition).map(name => ({ name, values: new Set([undefined]) }))
   return records.flatMap((record, n) => {

@@ -6,7 +6,8 @@ import { maxListSize, type Piece, type Range } from './lists.js'
 import { compare, comparePlaces, testOf, type Place, type Plan, type Value } from './query-plan.js'
 import type { Summary, SummaryRow } from './summary.js'
 
-export const BTree = BTreeModule.default
+// On Node.js, the import is the CommonJS module. On Bun, it is the class.
+export const BTree = BTreeModule.default ?? BTreeModule as unknown as typeof BTreeModule.default
 type Index = InstanceType<typeof BTree<Place, Row>>
 
 /** The records of a collection. A transaction changes a copy, which shares everything else with the original. */

@@ -9,10 +9,13 @@ test('in a browser, a page of another origin stores nothing, unless CORS_ORIGIN 
   // Over plain HTTP to these hosts, browsers send Origin and no Sec-Fetch-Site.
   const browser = await launchFor(t)
   if (!browser) return
-  const evil = await listen(t, ({ url = '' }, response) => response.setHeader('content-type', 'text/html').end(decodeURIComponent(url.slice(2))))
+  const evil = await listen(t, ({ url = '' }, response) => {
+    response.setHeader('content-type', 'text/html').end(decodeURIComponent(url.slice(2)))
+  })
+  const origin = `http://127.0.0.1:${evil}`
   const page = await browser.newPage()
   for (const host of ['service.test', 'localhost', '127.0.0.1']) {
-    for (const [CORS_ORIGIN, statuses] of [[undefined, [403, 403, 403]], [`http://127.0.0.1:${evil}`, [201, 201, 403]]] as const) {
+    for (const [CORS_ORIGIN, statuses] of [[undefined, [403, 403, 403]], [origin, [201, 201, 403]]] as const) {
       const app = build(t, { ...CORS_ORIGIN && { CORS_ORIGIN } })
       const service = new EventEmitter()
       app.addHook('onResponse', async (_request, { statusCode }) => { service.emit('response', statusCode) })
@@ -20,7 +23,8 @@ test('in a browser, a page of another origin stores nothing, unless CORS_ORIGIN 
       const url = `http://${host}:${(app.server.address() as AddressInfo).port}/api/items`
       const answers = []
       for (const html of attacks(url)) {
-        const [[status]] = await Promise.all([once(service, 'response'), page.goto(`http://127.0.0.1:${evil}/?${encodeURIComponent(html)}`)])
+        const visit = page.goto(`${origin}/?${encodeURIComponent(html)}`)
+        const [[status]] = await Promise.all([once(service, 'response'), visit])
         answers.push(status)
       }
       t.same(answers, statuses, host)
@@ -31,8 +35,11 @@ test('in a browser, a page of another origin stores nothing, unless CORS_ORIGIN 
 
 /** Pages that post an item in ways that need no preflight. */
 function attacks (url: string) {
-  const post = `<script>fetch('${url}', { method: 'POST', mode: 'no-cors', headers: { 'content-type': 'text/plain' }, body: '{"id":8,"name":"x","price":1}' })</script>`
-  const form = `<form action="${url}" method="POST" enctype="text/plain" target="sink"><input name='{"id":8,"price":1,"name":"' value='"}'></form>`
+  const post = `<script>fetch('${url}', {
+    method: 'POST', mode: 'no-cors', headers: { 'content-type': 'text/plain' }, body: '{"id":8,"name":"x","price":1}'
+  })</script>`
+  const form = `<form action="${url}" method="POST" enctype="text/plain" target="sink">
+    <input name='{"id":8,"price":1,"name":"' value='"}'></form>`
   return [
     post,
     `<iframe name="sink"></iframe>${form}<script>document.forms[0].submit()</script>`,

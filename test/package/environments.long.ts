@@ -1,41 +1,84 @@
 import { execFile } from 'node:child_process'
-import { cpSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { arch, platform } from 'node:os'
-import { join, resolve } from 'node:path'
+import { delimiter, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test, type Test } from 'tap'
 import { uncovered } from '../support/environment.js'
 import { newFolder } from '../support/folder.js'
-import { collections } from '../support/helper.js'
-import { hostFolder, tarball } from '../support/host-folder.js'
-import { examplesIn } from '../support/markdown.js'
-import { start } from '../support/process.js'
+import { compile, hostFolder, tarball } from '../support/host-folder.js'
 import { install } from '../support/install.js'
+import { examplesIn, pages } from '../support/markdown.js'
+import { start } from '../support/process.js'
+import { usesEverything } from './hosts.js'
 
+const run = promisify(execFile)
 const tools = 'test/package/tools'
 const skip = await install(tools)
-const bun = tool(`@oven/bun-${platform()}-${arch().replace('arm64', 'aarch64')}/bin/bun`)
+const bun = resolve(tools, `node_modules/@oven/bun-${platform()}-${arch().replace('arm64', 'aarch64')}/bin/bun`)
 
-const json = { 'content-type': 'application/json' }
+/** The oldest Fastify that the plugin supports. */
+const oldestFastify = JSON.parse(readFileSync('package.json', 'utf8')).peerDependencies.fastify.slice(1)
+
+/** The package that `node` installs on this machine with an install script. */
+const binary = `node-${platform()}-${arch()}`
+
+for (const version of ['20', '22', '24', '26']) {
+  test(`the tests pass on Node.js ${version}`, { timeout: 1_800_000 }, async t => {
+    const folder = newFolder(t)
+    const install = ['install', '--silent', '--no-save', '--prefix', folder, `${binary}@${version}`]
+    await run('npm', install, { env: uncovered })
+    const path = join(folder, 'node_modules', binary, 'bin') + delimiter + process.env.PATH
+    const withoutTap = Object.entries(uncovered).filter(([name]) => !/^_?TAP/.test(name))
+    const env = { ...Object.fromEntries(withoutTap), PATH: path }
+    const options = { env, maxBuffer: 2 ** 26 }
+    const failure = await run('npx', ['tap', '--disable-coverage'], options).then(() => '', ({ stdout }) => stdout)
+    t.equal(failure, '')
+  })
+}
+
+test('with the oldest supported Fastify, a host can use all plugins', async t => {
+  await usesEverything(t, await hostFolder(oldestFastify))
+})
+
+test('hosts and examples compile with TypeScript 5.4, every module resolution and old Fastify', { skip }, async t => {
+  const folder = await hostFolder('5')
+  const examples = pages.flatMap(examplesIn)
+    .filter(({ language, code }) => /^[jt]s$/.test(language) && code.includes('Fastify'))
+  const names = examples.map((_, n) => `example-${n}.ts`)
+  for (const [n, { code }] of examples.entries()) writeFileSync(join(folder, `example-${n}.ts`), `${code}\n`)
+  for (const resolution of ['nodenext', 'node16', 'bundler'] as const) {
+    const compiler = `${tools}/node_modules/typescript-oldest`
+    t.equal(await compile(compiler, resolution, ['strict.ts', ...names], folder), '', resolution)
+  }
+  const oldest = await hostFolder(oldestFastify)
+  t.equal(await compile('node_modules/typescript', 'nodenext', ['strict.ts'], oldest), '', 'with the oldest Fastify')
+})
+
+test('the types are found by every kind of module resolution, and publint finds no problem', { skip }, async t => {
+  const packed = join(await hostFolder('5'), tarball)
+  await t.resolves(run(`${tools}/node_modules/.bin/attw`, [packed, '--profile', 'esm-only'], { env: uncovered }))
+  await t.resolves(run(`${tools}/node_modules/.bin/publint`, ['--strict'], { env: uncovered }))
+})
+
+const record = { id: 7, name: 'Kettle', price: 19.99 }
+const post = (body: string) => ({ method: 'POST', headers: { 'content-type': 'application/json' }, body })
 const requests: [path: string, options?: RequestInit][] = [
-  ...['/livez', '/readyz', '/docs', '/docs/static/swagger-ui.css', '/redoc', '/redoc/redoc.standalone.js', '/openapi.json?relative', '/api/nope'].map((path): [string] => [path]),
-  ...collections.flatMap(({ path, initial, record }): typeof requests => [
-    [path],
-    [path, { method: 'HEAD' }],
-    [path, { method: 'PUT', headers: json, body: '{}' }],
-    ...[JSON.stringify(record), '{}', '{', ''].map((body): [string, RequestInit] => [path, { method: 'POST', headers: json, body }]),
-    [`${path}?limit=1`],
-    [`${path}?limit=0`],
-    ...[initial.id, record.id, 99, 'x'].map((id): [string] => [`${path}/${id}`]),
-    ...[record.id, record.id].map((id): [string, RequestInit] => [`${path}/${id}`, { method: 'DELETE' }])
-  ])
+  ['/readyz'], ['/docs'], ['/redoc/redoc.standalone.js'], ['/openapi.json?relative'], ['/api/nope'], ['/api/items'],
+  ['/api/items', { method: 'HEAD' }], ['/api/items', { ...post('{}'), method: 'PUT' }],
+  ...[JSON.stringify(record), '{}', '{', ''].map((body): [string, RequestInit] => ['/api/items', post(body)]),
+  ['/api/items?limit=1'], ['/api/items?limit=0'], ['/api/items/7'], ['/api/items/99'], ['/api/items/x'],
+  ['/api/users/1', { method: 'DELETE' }], ['/api/users/1', { method: 'DELETE' }]
 ]
+const entries = { service: 'node_modules/fastify-items-users/dist/src/server.js', plugin: 'listening.js' }
 
-for (const [name, entry] of [['service', 'node_modules/fastify-items-users/dist/src/server.js'], ['plugin', 'listening.js']] as const) {
+for (const [name, entry] of Object.entries(entries)) {
   test(`the ${name} answers on Bun as on Node`, { skip, timeout: 120_000 }, async t => {
     const folder = await hostFolder('5')
     const [onBun, onNode] = await Promise.all([answers(t, folder, entry, bun), answers(t, folder, entry)])
-    for (const [n, [path, options]] of requests.entries()) t.same(onBun[n], onNode[n], `${options?.method ?? 'GET'} ${path}`)
+    for (const [n, [path, options]] of requests.entries()) {
+      t.same(onBun[n], onNode[n], `${options?.method ?? 'GET'} ${path}`)
+    }
   })
 }
 
@@ -44,36 +87,9 @@ async function answers (t: Test, folder: string, entry: string, runtime?: string
   const answers = []
   for (const [path, options] of requests) {
     const response = await fetch(url + path, options)
-    const headers = ['allow', 'cache-control', 'content-type', 'link', 'location'].map(name => response.headers.get(name))
+    const names = ['allow', 'cache-control', 'content-type', 'link', 'location']
+    const headers = names.map(name => response.headers.get(name))
     answers.push({ status: response.status, headers, body: await response.text() })
   }
   return answers
-}
-
-const managers = {
-  'npm with engine-strict': ['npm', 'install', '--engine-strict', '--ignore-scripts', '--no-audit', '--no-fund'],
-  'pnpm with engine-strict': [tool('pnpm/bin/pnpm.cjs'), 'install', '--ignore-scripts', '--config.engine-strict=true'],
-  'Yarn 1': [tool('yarn/bin/yarn.js'), 'install', '--ignore-scripts', '--non-interactive'],
-  'Yarn 4': [tool('@yarnpkg/cli-dist/bin/yarn.js'), 'install']
-}
-
-for (const [name, [command = '', ...args]] of Object.entries(managers)) {
-  test(`${name} installs the package with the documented versions`, { skip, timeout: 240_000 }, async t => {
-    const host = await hostFolder('5')
-    const folder = newFolder(t)
-    for (const file of [tarball, 'listening.js']) cpSync(join(host, file), join(folder, file))
-    const versions = examplesIn('docs/plugin.md').find(({ code }) => code.includes('"resolutions"'))?.code
-    writeFileSync(join(folder, 'package.json'), JSON.stringify({
-      name: 'host', version: '1.0.0', type: 'module', dependencies: { fastify: '5', 'fastify-items-users': `file:./${tarball}` }, ...JSON.parse(String(versions))
-    }))
-    const env = { ...uncovered, YARN_ENABLE_IMMUTABLE_INSTALLS: 'false', YARN_NODE_LINKER: 'node-modules' }
-    await promisify(execFile)(command, args, { env, cwd: folder })
-    const { url } = start(t, {}, { folder, entry: 'listening.js' })
-    t.equal((await fetch(`${await url}/docs/static/swagger-ui.css`)).status, 200)
-    t.equal((await fetch(`${await url}/api/items`)).status, 200)
-  })
-}
-
-function tool (path: string) {
-  return resolve(tools, 'node_modules', path)
 }

@@ -8,7 +8,8 @@ import { build } from '../support/helper.js'
 import { examplesIn, pages } from '../support/markdown.js'
 import { freePort } from '../support/postgres.js'
 
-const curl = /^curl (?:-[is] )?'?http:\/\/127\.0\.0\.1:(\d+)([^\s']*)'?(?: -H '(.+?): (.+?)')?(?: -d '(.+)')?(?: \| grep (\w+))?$/
+const curl =
+  /^curl (?:-[is] )?'?http:\/\/127\.0\.0\.1:(\d+)([^\s']*)'?(?: -H '(.+?): (.+?)')?(?: -d '(.+)')?(?: \| grep (\w+))?$/
 const start = /^(?:(.+) )?npm start$/
 
 // first-application.md is one story, with a test of its own.
@@ -24,7 +25,11 @@ for (const page of pages.filter(page => page !== 'docs/first-application.md')) {
       if (language !== 'sh') continue
       const expected = examples[n + 1]
       const [, variables] = start.exec(code) ?? []
-      if (code.includes('--collections')) settings = { COLLECTIONS_FILE: fileWith(t, examples.slice(0, n).findLast(({ language }) => language === 'json')?.code) }
+      if (code.includes('--collections')) {
+        settings = {
+          COLLECTIONS_FILE: fileWith(t, examples.slice(0, n).findLast(({ language }) => language === 'json')?.code)
+        }
+      }
       if (variables) {
         settings = Object.fromEntries(variables.split(' ').map(variable => variable.split('=')))
         if (expected?.language === 'text') t.throws(() => readConfig(settings), { message: expected.code })
@@ -37,7 +42,12 @@ for (const page of pages.filter(page => page !== 'docs/first-application.md')) {
       const [, port, url = '', header, value = '', body, word] = curl.exec(code) ?? []
       t.ok(port, code)
       if (port === '3000') {
-        const response = await app.inject({ method: body ? 'POST' : 'GET', url, body, headers: header ? { [header]: value } : {} })
+        const response = await app.inject({
+          method: body ? 'POST' : 'GET',
+          url,
+          body,
+          headers: header ? { [header]: value } : {}
+        })
         if (expected?.language === 'http') compare(t, response, expected.code)
         else t.equal(response.body, expected?.code, code)
       } else {
@@ -60,7 +70,12 @@ test('links between the pages lead to files and headings that exist', async t =>
 
   /** The anchors of headings, as GitHub builds them. */
   function headingsOf (text: string) {
-    return Array.from(text.matchAll(/^#+ (.+)$/gm), ([, title = '']) => title.toLowerCase().replaceAll(/[^\w\- ]/g, '').replaceAll(' ', '-'))
+    return Array.from(text.matchAll(/^#+ (.+)$/gm), ([, title = '']) =>
+      title
+        .toLowerCase()
+        .replaceAll(/[^\w\- ]/g, '')
+        .replaceAll(' ', '-')
+    )
   }
 })
 
@@ -87,7 +102,8 @@ function compare (t: Test, response: Awaited<ReturnType<ReturnType<typeof build>
   for (const header of headers) {
     const [name = '', ...value] = header.split(': ')
     const actual = String(response.headers[name])
-    if (/^(retry-after|x-ratelimit-reset)$/.test(name)) t.ok(Number(actual) <= Number(value) && Number(actual) > 0, `${name}: ${actual}`)
-    else t.equal(actual, value.join(': '), name)
+    if (/^(retry-after|x-ratelimit-reset)$/.test(name)) {
+      t.ok(Number(actual) <= Number(value) && Number(actual) > 0, `${name}: ${actual}`)
+    } else t.equal(actual, value.join(': '), name)
   }
 }

@@ -7,45 +7,17 @@ import { checkedFetch as fetch } from '../support/document.js'
 import { newFolder } from '../support/folder.js'
 import { start } from '../support/process.js'
 
-const defaults = {
-  HOST: '127.0.0.1',
-  LOG_LEVEL: 'info',
-  ID_SOURCE: 'client',
-  DATABASE_URL: 'memory',
-  DATABASE_TIMEOUT: 5000,
-  DATABASE_POOL_SIZE: 10,
-  SEED: true,
-  RATE_LIMIT_WINDOW: 60_000,
-  SECURITY_HEADERS: false,
-  METRICS_HOST: '127.0.0.1',
-  SHUTDOWN_DELAY: 0,
-  SHUTDOWN_TIMEOUT: 8000
-}
-
-test('each invalid variable is reported with what it must be', async t => {
-  for (const [env, message] of [
-    [{ HOST: '' }, 'HOST must not be empty'],
-    [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent, not "loud"'],
-    [{ PORT: '-1' }, 'PORT must be at least 0, not -1'],
-    [{ PORT: '70000' }, 'PORT must be at most 65535, not 70000'],
-    [{ REDIS_URL: 'redis://:sesame@host' }, 'REDIS_URL needs RATE_LIMIT_MAX'],
-    [{ METRICS_PORT: '3000' }, 'METRICS_PORT and PORT must be different']
-  ] as const) t.throws(() => readConfig(env), { message: new RegExp(`^  ${message}$`, 'm') })
-})
-
-test('the configuration has defaults, reads its variables and ignores others', async t => {
-  t.same(readConfig({}), {
-    ...defaults, PORT: 3000, API_PREFIX: '/api', BODY_LIMIT: 1048576, DOCS: true
-  })
-  t.same(readConfig({ PORT: '0', API_PREFIX: '/api/v1', DOCS: 'false', BODY_LIMIT: '1', PATH: '/bin', port: '1' }), {
-    ...defaults, PORT: 0, API_PREFIX: '/api/v1', BODY_LIMIT: 1, DOCS: false
-  })
-  t.equal(readConfig().PORT, 3000)
-  t.match(readConfig({ PORT: '0', METRICS_PORT: '0' }), { PORT: 0, METRICS_PORT: 0 })
-})
-
 test('an invalid configuration ends the process with one message that lists all problems', async t => {
-  const server = start(t, { HOST: '', PORT: '80x', LOG_LEVEL: 'loud', API_PREFIX: 'api/', DATABASE_URL: 'mysql://ada:sesame@db/items', DATABASE_POOL_SIZE: '1', BODY_LIMIT: '0', DOCS: 'yes' })
+  const server = start(t, {
+    HOST: '',
+    PORT: '80x',
+    LOG_LEVEL: 'loud',
+    API_PREFIX: 'api/',
+    DATABASE_URL: 'mysql://ada:sesame@db/items',
+    DATABASE_POOL_SIZE: '1',
+    BODY_LIMIT: '0',
+    DOCS: 'yes'
+  })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
   t.equal(server.errors(), [
@@ -68,7 +40,12 @@ test('--help shows the options, all variables with their defaults and units, and
   t.equal(server.errors(), '')
   const help = server.output()
   t.match(help, /^Usage: fastify-items-users \[options\]\n/)
-  for (const option of ['--host HOST', '--port PORT', '--database DATABASE_URL', '--collections COLLECTIONS_FILE', '-h, --help', '-v, --version']) t.match(help, `\n  ${option} `)
+  for (const option of [
+    '--host HOST', '--port PORT', '--database DATABASE_URL', '--collections COLLECTIONS_FILE', '-h, --help',
+    '-v, --version'
+  ]) {
+    t.match(help, `\n  ${option} `)
+  }
   const words = help.replaceAll(/\s+/g, ' ')
   for (const [name, { default: value, description }] of Object.entries(Config.properties)) {
     t.match(words, ` ${name} ${String(description).replaceAll('`', '')}${value === undefined ? '' : ' ('}`)
@@ -91,7 +68,10 @@ test('--version shows the version of the package', async t => {
 
 test('--host, --port and --database override the environment, and an .env file sets variables', async t => {
   const folder = newFolder(t)
-  writeFileSync(`${folder}/.env`, 'HOST=192.0.2.1\nPORT=1\nDATABASE_URL=memory\nAPI_PREFIX=/v2\nDOCS=false # no pages\n')
+  writeFileSync(
+    `${folder}/.env`,
+    'HOST=192.0.2.1\nPORT=1\nDATABASE_URL=memory\nAPI_PREFIX=/v2\nDOCS=false # no pages\n'
+  )
   const server = start(t, { PORT: undefined }, {
     flags: [`--env-file=${folder}/.env`],
     args: ['--host', '127.0.0.1', '--port=0', '--database', `sqlite:${folder}/items.db`]
@@ -108,7 +88,10 @@ test('an invalid option ends the process with one line that says what to do', as
   const server = start(t, {}, { args: ['--prot', '80'] })
   t.same(await server.exit, [1, null])
   t.equal(server.output(), '')
-  t.equal(server.errors(), "Unknown option '--prot'. The options are --host, --port, --database, --collections, --help, --version.\n")
+  t.equal(
+    server.errors(),
+    "Unknown option '--prot'. The options are --host, --port, --database, --collections, --help, --version.\n"
+  )
   for (const [args, message] of [
     [['--log-level=debug'], "Unknown option '--log-level'. Set the environment variable LOG_LEVEL instead."],
     [['--port'], "Option '--port <value>' argument missing. The options are"],
@@ -122,8 +105,13 @@ test('an invalid option ends the process with one line that says what to do', as
   for (const [args, message] of [
     [['--port=-1'], '--port must be at least 0, not -1'],
     [['--port', '80x', '--host', ''], '--host must not be empty\n  --port must be an integer, not "80x"'],
-    [['--database', 'mysql://ada:sesame@db'], '--database must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE']
-  ] as const) t.throws(() => readConfig({}, readCommandLine([...args]).set), { message: `Invalid configuration:\n  ${message}` })
+    [
+      ['--database', 'mysql://ada:sesame@db'],
+      '--database must be memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE'
+    ]
+  ] as const) {
+    t.throws(() => readConfig({}, readCommandLine([...args]).set), { message: `Invalid configuration:\n  ${message}` })
+  }
 })
 
 test('the start line names the host of PostgreSQL without user and password', async t => {
@@ -138,12 +126,22 @@ test('the start line names the host of PostgreSQL without user and password', as
 test('a variable that looks like a misspelled one is logged', async t => {
   const file = `${newFolder(t)}/collections.json`
   writeFileSync(file, '{"items":null,"users":null}')
-  const server = start(t, { DATABSE_URL: 'sqlite:x', port: '1', COLLECTIONS_FILE: file, COLLECTION_FILE: 'x', HOSTS: 'x', HOST: '127.0.0.1' })
+  const server = start(t, {
+    DATABSE_URL: 'sqlite:x',
+    port: '1',
+    COLLECTIONS_FILE: file,
+    COLLECTION_FILE: 'x',
+    HOSTS: 'x',
+    HOST: '127.0.0.1'
+  })
   await server.url
   server.process.kill('SIGTERM')
   t.same(await server.exit, [0, null])
   const lines = server.output().trim().split('\n').map(line => JSON.parse(line))
-  t.same(lines.filter(({ level }) => level === 40).map(({ msg }) => msg), ['There is no variable DATABSE_URL. Did you mean DATABASE_URL?'])
+  t.same(
+    lines.filter(({ level }) => level === 40).map(({ msg }) => msg),
+    ['There is no variable DATABSE_URL. Did you mean DATABASE_URL?']
+  )
   t.match(lines[1].msg, '. Collections: none. Storage: memory')
   t.same(misspelled({ port: '1' }), ['There is no variable port. Did you mean PORT?'])
   t.same(misspelled({ HOME: '/', PATH: '/bin', HOSTNAME: 'x', SHELL: 'x', TERM: 'x', USER: 'x', LANG: 'x' }), [])

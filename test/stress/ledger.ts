@@ -1,11 +1,13 @@
 import { deepStrictEqual, ok } from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connection, written } from '../support/connection.js'
+import { connection, written, type Connection } from '../support/connection.js'
+import { newFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
 import type { Scope } from './service.js'
 
-/** A request other than those that create, read and delete, and the status of its response. */
-export interface Other {
+/** A request, and the status of its response. */
+export interface Sent {
   status: number
   method: string
   target: string
@@ -13,43 +15,61 @@ export interface Other {
   headers?: Record<string, string>
 }
 
+interface Options {
+  tolerated?: (number | 'dropped')[]
+  /** Headers of every request. */
+  headers?: Record<string, string>
+  /** What makes the notes longer. */
+  filler?: string
+}
+
 interface Load {
   clients?: number
+  /** The pause of a client between two notes, in milliseconds. */
   pause?: number
-  /** Requests that are sent in turn, one after each record that is created. */
-  others?: Other[]
+  /** Requests that change nothing. One is sent after each note that is created. */
+  others?: Sent[]
+}
+
+/** A note that one client uses. */
+interface Note {
+  id: number
+  client: string
+  /** What it may be in the database: a text, or undefined if it does not exist. */
+  possible: Set<string | undefined>
+  isCreated: boolean
+}
+
+interface Stored {
+  id: number
+  text: string
+}
+
+/** The settings of a service with the collection that the clients use, which may have more fields. */
+export function notesIn (scope: Scope, more: object = {}) {
+  const properties = { id: { type: 'integer' }, text: { type: 'string' }, ...more }
+  const schema = { type: 'object', required: ['id', 'text'], properties }
+  const file = `${newFolder(scope)}/collections.json`
+  writeFileSync(file, JSON.stringify({ notes: { schema, idSource: 'client' } }))
+  return { COLLECTIONS_FILE: file }
 }
 
 /**
- * Clients that create users, read some of them and delete some, and record what was acknowledged to them. Every response
- * must have the status of its request or one of those that are tolerated.
+ * Clients that create, read, replace and delete notes, and record what is acknowledged to them. Each response must have
+ * the status of its request or one of those that are tolerated, and each client must see what it has written.
  */
-export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name = 'somebody', headers }: { name?: string, headers?: Other['headers'] } = {}) {
-  const asked = new Set([1])
-  const created = new Set<number>()
-  const deleted = new Set<number>()
+export function ledger (scope: Scope, { tolerated = [], headers, filler = '' }: Options = {}) {
+  const notes = new Map<number, Note>()
   const answers: Record<string, number> = {}
-  const unexpected: Record<string, number> = {}
-  let next = 2
-  let slowest = 0
+  const problems: Record<string, number> = {}
+  let loads = 0
 
-  return {
-    /** The number of responses of each status, and of dropped connections. */
-    answers,
-    write,
-    compare,
-    /** The longest response time, in milliseconds. */
-    slowest: () => Math.round(slowest)
-  }
-
-  /**
-   * Has clients write to a service, until they are told to stop; what is under way then is waited for. Between two
-   * users, a client pauses for so many milliseconds.
-   */
-  function write (url: string, { clients = 16, pause = 0, others = [] }: Load = {}) {
+  /** Has clients use instances of a service in turn, until they are told to stop. */
+  function write (urls: string[], { clients = 16, pause = 0, others = [] }: Load = {}) {
+    const load = ++loads
     const stopping = new AbortController()
     const served = Array.from({ length: clients }, () => 0)
-    const done = served.map((_, n) => writeOn(n))
+    const done = served.map((_, client) => run(client))
     scope.teardown(() => stopping.abort())
     return { stop, turn }
 
@@ -61,63 +81,128 @@ export function ledger (scope: Scope, tolerated: (number | 'dropped')[], { name 
     /** Waits until every request that is in progress has its response. */
     async function turn () {
       const before = [...served]
-      await until(() => served.every((count, n) => count > (before[n] ?? 0)))
+      await until(() => served.every((count, client) => count > (before[client] ?? 0)))
     }
 
-    async function writeOn (n: number) {
-      let client = connection(url)
+    async function run (client: number) {
+      const open = new Map<string, Connection>()
+      let sent = client
       while (!stopping.signal.aborted) {
-        if (pause) await sleep(pause)
-        const id = next++
-        asked.add(id)
-        if (await send({ status: 201, method: 'POST', target: '/api/users', body: JSON.stringify({ id, name }) }) !== 201) continue
-        created.add(id)
-        if (id % 3 === 0) await send({ status: 200, method: 'GET', target: `/api/users/${id}` })
-        if (id % 50 === 0) await send({ status: 200, method: 'GET', target: '/api/users?limit=1000' })
+        await sleep(pause)
+        const id = notes.size + 1
+        await useNote({ id, client: `${load}.${client}`, possible: new Set([undefined]), isCreated: false })
+      }
+      for (const { socket } of open.values()) socket.destroy()
+
+      /** Uses one note, until the outcome of a request is not known. */
+      async function useNote (note: Note) {
+        const { id } = note
+        notes.set(id, note)
+        const target = `/api/notes/${id}`
+        if (!await create(note)) return
+        if (id % 3 === 0) {
+          const body = JSON.stringify({ text: `replaced ${id}${filler}` })
+          if (!await change(note, `replaced ${id}${filler}`, { status: 200, method: 'PUT', target, body })) return
+        }
+        const read = await send({ status: 200, method: 'GET', target })
+        if (read.status === 200) compareWith([JSON.parse(String(read.body))], [note])
+        if (id % 50 === 0) await walk()
         const other = others[id % others.length]
         if (other) await send(other)
-        if (id % 5 !== 0) continue
-        created.delete(id)
-        if (await send({ status: 204, method: 'DELETE', target: `/api/users/${id}` }) === 204) deleted.add(id)
+        if (id % 5 === 0) await change(note, undefined, { status: 204, method: 'DELETE', target })
       }
-      client.socket.destroy()
 
-      async function send ({ status: expected, method, target, body, headers: own }: Other) {
-        const began = performance.now()
-        const { status, headers: received } = await client.send(written(method, target, body, { ...headers, ...own })).catch(dropped)
-        slowest = Math.max(slowest, performance.now() - began)
+      /** Every second note has an idempotency key. It is sent again until it is acknowledged. */
+      async function create (note: Note) {
+        const { id } = note
+        const key = id % 2 ? undefined : { 'idempotency-key': `note-${id}` }
+        const text = `created ${id}${filler}`
+        const body = JSON.stringify({ id, text })
+        const attempts = key ? Infinity : 1
+        for (let attempt = 1; attempt <= attempts && !note.isCreated; attempt++) {
+          if (attempt > 1 && stopping.signal.aborted) break
+          const request = { status: 201, method: 'POST', target: '/api/notes', body, headers: key }
+          note.isCreated = await change(note, text, request)
+        }
+        return note.isCreated
+      }
+
+      /** Sends a change. Without a response that tells the outcome, the note may be as before and as after it. */
+      async function change (note: Note, text: string | undefined, request: Sent) {
+        note.possible.add(text)
+        const { status } = await send(request)
+        if (status === request.status) note.possible = new Set([text])
+        return status === request.status
+      }
+
+      /** Follows the pages of the list. No note is on two of them, and those of this client are there. */
+      async function walk () {
+        const seen: Stored[] = []
+        for (let target = '/api/notes?limit=500'; target !== '';) {
+          const { status, headers, body } = await send({ status: 200, method: 'GET', target })
+          if (status !== 200) return
+          seen.push(...JSON.parse(String(body)))
+          target = headers.link ? `/api/notes${/<(.+)>/.exec(headers.link)?.[1]}` : ''
+        }
+        compareWith(seen, [...notes.values()].filter(note => note.client === `${load}.${client}`))
+      }
+
+      async function send ({ status: expected, method, target, body, headers: own }: Sent) {
+        const url = urls[sent++ % urls.length] ?? ''
+        const used = open.get(url) ?? connection(url)
+        open.set(url, used)
+        const answer = await used.send(written(method, target, body, { ...headers, ...own })).catch(dropped)
+        const { status } = answer
         count(answers, status)
-        if (status !== expected && !tolerated.some(one => one === status)) count(unexpected, `${method} ${url}${target}: ${status} instead of ${expected}`)
-        if (received.connection === 'close') client = connection(url)
+        if (status !== expected && !tolerated.some(one => one === status)) {
+          count(problems, `${method} ${url}${target}: ${status} instead of ${expected}`)
+        }
+        if (answer.headers.connection === 'close') open.delete(url)
         if (status === 503) await sleep(50)
-        served[n] = (served[n] ?? 0) + 1
-        return status
+        served[client] = (served[client] ?? 0) + 1
+        return answer
       }
 
       async function dropped () {
         await sleep(20)
-        return { status: 'dropped', headers: { connection: 'close' } }
+        return { status: 'dropped' as const, headers: { connection: 'close' } as Record<string, string>, body: '' }
       }
     }
   }
 
-  /** Compares the stored records with the acknowledged writes: all are stored, once, and nothing else. */
-  async function compare (url: string) {
-    deepStrictEqual(unexpected, {}, 'every response has the status of its request')
-    ok(created.size + deleted.size > 100, 'enough was done')
-    let response = await fetch(`${url}/api/users`, { headers })
-    await until(async () => response.ok || (response = await fetch(`${url}/api/users`, { headers })).ok)
-    const users = await response.json() as { id: number }[]
-    const ids = new Set(users.map(({ id }) => id))
-    deepStrictEqual({
-      lost: [...created].filter(id => !ids.has(id)),
-      returned: [...deleted].filter(id => ids.has(id)),
-      invented: [...ids].filter(id => !asked.has(id)),
-      doubled: users.length - ids.size,
-      altered: users.filter(user => JSON.stringify(user) !== JSON.stringify({ id: user.id, name: user.id === 1 ? 'Ada' : name })).length
-    }, { lost: [], returned: [], invented: [], doubled: 0, altered: 0 })
-    return { created: created.size + deleted.size, deleted: deleted.size }
+  /** Compares a list with what notes may be: each is there once, and those of a client are in order of creation. */
+  function compareWith (list: Stored[], expected: Note[]) {
+    const texts = new Map(list.map(({ id, text }) => [id, text]))
+    if (texts.size < list.length) count(problems, 'a note is there twice')
+    for (const { id, possible } of expected) {
+      const text = texts.get(id)
+      if (!possible.has(text)) count(problems, `note ${id} is ${text} and not ${[...possible].join(' or ')}`)
+    }
+    const newest: Record<string, number> = {}
+    for (const { id } of list) {
+      const { client, isCreated } = notes.get(id) ?? {}
+      if (client === undefined) count(problems, `nobody has sent note ${id}`)
+      else if (isCreated && id < (newest[client] ?? 0)) count(problems, `note ${id} is not in order of creation`)
+      else if (isCreated) newest[client] = id
+    }
   }
+
+  /** Compares the stored notes with what was acknowledged. */
+  async function compare (url: string) {
+    let response: Response | undefined
+    await until(async () => (response = await fetch(`${url}/api/notes`, { headers })).ok)
+    compareWith(await response?.json() as Stored[], [...notes.values()])
+    deepStrictEqual(problems, {})
+    ok((answers[201] ?? 0) > 100, 'enough was done')
+  }
+
+  /** Waits for so many more responses with a status. */
+  async function more (status: number, responses: number) {
+    const enough = (answers[status] ?? 0) + responses
+    await until(() => (answers[status] ?? 0) >= enough)
+  }
+
+  return { write, more, compare }
 }
 
 function count (counts: Record<string, number>, key: string | number) {

@@ -1,24 +1,18 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict'
-import { until } from '../support/until.js'
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ownPaths, startNginx as startNginxWith } from '../support/nginx.js'
 import { freePort, type Postgres } from '../support/postgres.js'
-import { ledger, type Other } from './ledger.js'
-import { proxies, type Proxy } from './proxies.js'
-import { serve, type Scope } from './service.js'
+import { until } from '../support/until.js'
+import { ledger, notesIn, type Sent } from './ledger.js'
+import { isReady, serve, type Scope } from './service.js'
 
-interface Options {
-  behind: (keyof typeof proxies)[]
-  rounds: number
-  /** Pause of a client between two users, in milliseconds. */
-  pause?: number
-  /** `SHUTDOWN_DELAY` in milliseconds; by default it lasts until the proxies have noticed, however slow the machine is. */
-  delay?: number
-}
+type Nginx = Awaited<ReturnType<typeof startNginx>>
 
 const headers = { authorization: 'Bearer a-token' }
+const untilSignal = '600000'
 
-const untilSignal = 600_000
-
-/** Makes `SHUTDOWN_DELAY` end with a signal. */
+/** Makes `SHUTDOWN_DELAY` end with a signal, when the load balancers have noticed, however slow the machine is. */
 const script = `
   import { once } from 'node:events'
   import { syncBuiltinESMExports } from 'node:module'
@@ -28,82 +22,74 @@ const script = `
   syncBuiltinESMExports()`
 
 /**
- * Restarts three instances in turn under a load with all status codes: every request gets its response, and what is
- * acknowledged is stored. Then the database is stopped: behind nginx, as compose.yaml configures it, that is 503.
+ * Restarts three instances in turn behind the nginx of compose.yaml, under a load with all status codes: every request
+ * gets its response, and what is acknowledged is stored. Then the database is stopped: that is 503.
  */
-export async function rollingRestart (scope: Scope, server: Postgres, { behind, rounds, pause, delay = untilSignal }: Options) {
-  const url = server.database()
-  const env = { DATABASE_URL: url, DATABASE_TIMEOUT: '60000', SHUTDOWN_DELAY: String(delay), AUTH_TOKENS: 'a-token', BODY_LIMIT: '10000' }
-  const ports = [await freePort(), await freePort(), await freePort()] as const
-  const instances = await Promise.all(ports.map(port => start(port)))
-  const account = ledger(scope, [], { headers })
-  const loads = await Promise.all(behind.map(load))
-  for (let round = 0; round < rounds; round++) {
+export async function rollingRestart (scope: Scope, server: Postgres, rounds: number) {
+  const ports = [await freePort(), await freePort(), await freePort()]
+  const env = {
+    ...notesIn(scope),
+    DATABASE_URL: server.database(),
+    DATABASE_TIMEOUT: '60000',
+    SHUTDOWN_DELAY: untilSignal,
+    AUTH_TOKENS: 'a-token',
+    BODY_LIMIT: '10000'
+  }
+  const instances = await Promise.all(ports.map(startInstance))
+  const nginx = await startNginx(scope, ports.map(addressOf))
+  const account = ledger(scope, { headers })
+  const { stop, turn } = account.write([nginx.url], { clients: 8, pause: 300, others })
+  for (let round = 1; round <= rounds; round++) {
     for (const [n, port] of ports.entries()) {
-      scope.comment(`round ${round + 1} of ${rounds}, instance ${n + 1}`)
-      for (const port of ports) await Promise.all(loads.map(({ proxy }) => until(() => isUsed(proxy, port))))
+      scope.comment(`round ${round} of ${rounds}, instance ${n + 1}`)
+      for (const port of ports) await until(() => isUsed(nginx, port))
       await restart(n, port)
     }
   }
-  await until(() => (account.answers[201] ?? 0) > 150)
-  await Promise.all(loads.map(({ stop }) => stop()))
-  for (const { proxy } of loads) {
-    await account.compare(proxy.url)
-    equal(proxy.unready(), 0, 'it was ready all the time')
-  }
-  const nginx = loads.find(({ name }) => name === 'nginx')
-  if (nginx) await loseDatabase(server, nginx.proxy.url)
-  return { restarts: rounds * ports.length, answers: account.answers, slowest: account.slowest() }
+  await account.more(201, 50)
+  await stop()
+  await account.compare(nginx.url)
+  equal(nginx.unready(), 0, 'it was ready all the time')
+  await loseDatabase(server, nginx.url)
 
-  function start (port: number) {
-    return serve(scope, { ...env, PORT: String(port) }, delay === untilSignal ? { script } : {})
-  }
-
-  async function load (name: keyof typeof proxies) {
-    const proxy = await proxies[name](scope, ports.map(addressOf))
-    scope.comment(`${name} is at ${proxy.url}`)
-    return { name, proxy, ...account.write(proxy.url, { clients: 8, pause, others: others(proxy.statusOfExpectation) }) }
+  function startInstance (port: number) {
+    return serve(scope, { ...env, PORT: String(port) }, { script })
   }
 
   async function restart (n: number, port: number) {
-    const noticed = loads.map(async function notice ({ proxy, turn }) {
-      const removals = proxy.removals(addressOf(port))
-      await until(() => proxy.removals(addressOf(port)) > removals)
-      await turn() // so that no request to the instance is in progress
-    })
+    const removals = nginx.removals(addressOf(port))
     instances[n]?.process.kill('SIGTERM')
-    await Promise.all(noticed)
-    if (delay === untilSignal) instances[n]?.process.kill('SIGCONT')
+    await until(() => nginx.removals(addressOf(port)) > removals)
+    await turn() // so that no request to the instance is in progress
+    instances[n]?.process.kill('SIGCONT')
     deepStrictEqual(await instances[n]?.exit, [0, null])
-    instances[n] = await start(port)
+    instances[n] = await startInstance(port)
   }
 }
 
-/** Whether a proxy sends requests to an instance. */
-async function isUsed ({ url }: Proxy, port: number) {
+/** Whether nginx sends requests to an instance. */
+async function isUsed ({ url }: Nginx, port: number) {
   return (await fetch(`${url}/readyz`)).headers.get('x-instance') === addressOf(port)
 }
 
+const target = '/api/notes'
+const large = ' '.repeat(100_000)
+
 /** Requests that change nothing. The large bodies do not arrive at once. */
-function others (statusOfExpectation: number): Other[] {
-  const target = '/api/users'
-  const large = ' '.repeat(100_000)
-  return [
-    { status: 400, method: 'POST', target, body: '{"id":"1"}' },
-    { status: 400, method: 'POST', target, body: 'no JSON' },
-    { status: 400, method: 'GET', target: `${target}/x` },
-    { status: 401, method: 'POST', target, body: large, headers: { authorization: 'Bearer another' } },
-    { status: 404, method: 'GET', target: `${target}/0` },
-    { status: 404, method: 'DELETE', target: `${target}/0` },
-    { status: 404, method: 'POST', target: '/nowhere', body: large },
-    { status: 405, method: 'PUT', target, body: '{}' },
-    { status: 413, method: 'POST', target, body: large.repeat(10) },
-    { status: statusOfExpectation, method: 'GET', target: `${target}/1`, headers: { expect: 'the-impossible' } }
-  ]
-}
+const others: Sent[] = [
+  { status: 400, method: 'POST', target, body: '{"id":"1"}' },
+  { status: 400, method: 'POST', target, body: 'no JSON' },
+  { status: 400, method: 'GET', target: `${target}/x` },
+  { status: 401, method: 'POST', target, body: large, headers: { authorization: 'Bearer another' } },
+  { status: 404, method: 'GET', target: `${target}/0` },
+  { status: 404, method: 'DELETE', target: `${target}/0` },
+  { status: 404, method: 'POST', target: '/nowhere', body: large },
+  { status: 405, method: 'PUT', target, body: large },
+  { status: 413, method: 'POST', target, body: large.repeat(10) }
+]
 
 async function loseDatabase (server: Postgres, url: string) {
-  const ask = () => fetch(`${url}/api/users`, { headers })
+  const ask = () => fetch(`${url}/api/notes`, { headers })
   await server.stop()
   for (let n = 0; n < 10; n++) {
     const response = await ask()
@@ -117,4 +103,38 @@ async function loseDatabase (server: Postgres, url: string) {
 
 function addressOf (port: number) {
   return `127.0.0.1:${port}`
+}
+
+/** Starts nginx with the configuration in compose.yaml, with other addresses, and its health check. */
+async function startNginx (scope: Scope, instances: string[]) {
+  const configured = /content: \|\n([^]+)$/.exec(readFileSync('compose.yaml', 'utf8'))?.[1] ?? ''
+  const { nginx, port, log } = await startNginxWith(scope, (port, folder) => configured
+    .replaceAll('$$', '$')
+    .replace(/resolver .*/, `${ownPaths(folder)} add_header X-Instance $upstream_addr always;`)
+    .replace(/server service:3000 resolve(.*)/, (_, more) => instances.map(at => `server ${at}${more}`).join('\n'))
+    .replace('listen 80', `listen 127.0.0.1:${port}`))
+  const url = `http://127.0.0.1:${port}`
+  await until(() => {
+    if (nginx.exitCode !== null) throw new Error(`nginx ended with ${nginx.exitCode}`)
+    return isReady(url)
+  })
+  const stopping = new AbortController()
+  scope.teardown(() => stopping.abort())
+  let unready = 0
+  checkHealth()
+  return { url, removals, unready: () => unready }
+
+  /** Requests the readiness of each instance. */
+  async function checkHealth () {
+    while (!stopping.signal.aborted) {
+      for (let n = 0; n < 9; n++) if (!await isReady(url)) unready++
+      await sleep(500)
+    }
+  }
+
+  /** How often nginx has stopped sending requests to an instance. */
+  function removals (instance: string) {
+    const lines = readFileSync(log, 'utf8').split('\n')
+    return lines.filter(line => line.includes('temporarily disabled') && line.includes(`//${instance}/readyz`)).length
+  }
 }

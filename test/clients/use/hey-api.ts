@@ -1,4 +1,6 @@
-import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/hey/index.js'
+import {
+  createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans
+} from './generated/hey/index.js'
 import type { Client } from './main.js'
 
 export const heyApi: Client = {

@@ -1,16 +1,11 @@
 // Uses every generated client against the running service, and prints what happened.
 import { heyApi } from './hey-api.js'
-import { kubb } from './kubb.js'
-import { oazapfts } from './oazapfts.js'
-import { openapiFetch } from './openapi-fetch.js'
-import { orval7 } from './orval7.js'
-import { orval8 } from './orval8.js'
-import { swaggerTypescriptApi } from './swagger-typescript-api.js'
+import { orval } from './orval.js'
 
 /** What every client must be able to do. */
 export interface Client {
   /** Returns a page of the items, and its `Link` header. */
-  page (query: { limit: number, after?: string }): Promise<{ items: Item[] | undefined, link: string | null | undefined }>
+  page (query: { limit: number, after?: string }): Promise<{ items: Item[] | undefined, link?: string | null }>
   create (item: Item, key: string): Promise<Item | undefined>
   get (id: number): Promise<Item | undefined>
   /** Creates a user and deletes it. Returns the status. */
@@ -55,7 +50,7 @@ interface LoanQuery {
   total: boolean
 }
 
-const clients = { heyApi, kubb, oazapfts, openapiFetch, orval7, orval8, swaggerTypescriptApi }
+const clients = { heyApi, orval }
 
 for (const [n, [name, client]] of Object.entries(clients).entries()) {
   const item = { id: 100 + n, name: `${name} 🫖`, price: 24.5 }
@@ -70,7 +65,8 @@ for (const [n, [name, client]] of Object.entries(clients).entries()) {
   } while (after)
   const [dear, cheap] = [`${name} & 1`, `${name} & 2`]
   const loan = { member_id: 1, title: dear, price: 2.5, due: '2026-03-01T12:00:00Z', returned: null }
-  const loans = await client.createMany([{ ...loan, title: cheap, price: 0.5, status: 'late' }, loan, { ...loan, price: 0.1 }])
+  const late = { ...loan, title: cheap, price: 0.5, status: 'late' as const }
+  const loans = await client.createMany([late, loan, { ...loan, price: 0.1 }])
   const query = { 'price.gte': 0.5, 'due.lt': '2026-04-01T00:00:00Z', 'damaged.exists': false, total: true } as const
   console.log(JSON.stringify({
     name,

@@ -1,4 +1,4 @@
-// A store that is a class, given as it is and as a function of the request. It keeps what it gets.
+// A store that is a class, given as a function of the request. It keeps what it gets.
 import Fastify from 'fastify'
 import { collection } from 'fastify-items-users'
 
@@ -21,7 +21,8 @@ class Records {
 
   select ({ limit = Infinity, after = '0' }) {
     const end = Number(after) + limit
-    return { records: this.#records.slice(Number(after), end), next: end < this.#records.length ? String(end) : undefined }
+    const next = end < this.#records.length ? String(end) : undefined
+    return { records: this.#records.slice(Number(after), end), next }
   }
 
   change (id, change) {
@@ -32,7 +33,8 @@ class Records {
   }
 }
 
-const Address = { type: 'object', required: ['city'], additionalProperties: false, properties: { city: { type: 'string' } } }
+const city = { type: 'string' }
+const Address = { type: 'object', required: ['city'], additionalProperties: false, properties: { city } }
 const Order = {
   type: 'object',
   required: ['id', 'quantity'],
@@ -40,14 +42,13 @@ const Order = {
     id: { type: 'integer' },
     quantity: { type: 'integer' },
     address: Address,
-    stops: { type: 'array', items: Address },
-    open: { type: 'object', properties: { a: { type: 'integer' } } }
+    stops: { type: 'array', items: Address }
   }
 }
 
-export async function build ({ isFunction }) {
+export async function build () {
   const app = Fastify()
   const store = new Records()
-  app.register(collection, { prefix: '/orders', name: 'orders', schema: Order, store: isFunction ? () => store : store })
+  app.register(collection, { prefix: '/orders', name: 'orders', schema: Order, store: () => store })
   return app
 }

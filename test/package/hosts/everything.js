@@ -1,7 +1,8 @@
 // A host that uses all plugins.
 import Fastify from 'fastify'
 import itemsUsers, {
-  auth, cors, crossOriginProtection, docs, errors, health, loadShedding, metrics, notFound, rateLimit, securityHeaders, stores
+  auth, cors, crossOriginProtection, docs, errors, health, loadShedding, metrics, notFound, rateLimit, securityHeaders,
+  stores
 } from 'fastify-items-users'
 
 export async function build () {

@@ -16,5 +16,7 @@ app.register(collection, { prefix: '/orders', name: 'orders', schema: Order })
 app.get('/import', async () => app.getDecorator<Stores>('stores').orders.append({ quantity: 1 }))
 // @ts-expect-error the quantity is a number
 app.get('/wrong', async () => app.getDecorator<Stores>('stores').orders.append({ quantity: '1' }))
-const own: OwnStores = { items: memory<Item>({ schema: Item, seed: [] }), users: memory<User>({ schema: User, seed: [] }) }
+const own: OwnStores = {
+  items: memory<Item>({ schema: Item, seed: [] }), users: memory<User>({ schema: User, seed: [] })
+}
 app.register(itemsUsers, { prefix: '/api', store: own })

@@ -1,7 +1,7 @@
 // A host whose schemas come from other libraries, and from functions of its own.
-import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox'
-import Fastify, { type FastifyInstance, type FastifyRequest, type FastifySchema, type RouteOptions } from 'fastify'
-import { collection, defineCollection, docs, memory, type Definition, type Store } from 'fastify-items-users'
+import { Type, type Static, type TObject } from '@sinclair/typebox'
+import Fastify, { type FastifyInstance, type FastifySchema, type RouteOptions } from 'fastify'
+import { collection, defineCollection, docs, type Definition, type Store } from 'fastify-items-users'
 import * as typebox from 'typebox'
 import { z } from 'zod'
 
@@ -10,33 +10,31 @@ interface Note { id: number, text: string }
 declare const notes: Store<Note>
 
 /** A function with a more precise argument, as in fastify-type-provider-zod. */
-declare const transform: (route: { schema: FastifySchema & { hide?: boolean }, url: string, route: RouteOptions, openapiObject: object }) => { schema: FastifySchema, url: string }
+interface Route { schema: FastifySchema & { hide?: boolean }, url: string, route: RouteOptions, openapiObject: object }
+declare const transform: (route: Route) => { schema: FastifySchema, url: string }
 
-const plain = { type: 'object', required: ['id', 'text'], properties: { id: { type: 'integer' }, text: { type: 'string' } } } as const
+const properties = { id: { type: 'integer' }, text: { type: 'string' } } as const
+const plain = { type: 'object', required: ['id', 'text'], properties } as const
 const modern = typebox.Type.Object({ id: typebox.Type.Integer(), text: typebox.Type.String() })
 const zod = z.object({ id: z.int(), text: z.string() })
 
 export const app = Fastify()
 app.register(collection, { prefix: '/plain', name: 'plain', schema: plain, seed: [{ id: 1, text: 'a' }] })
 app.register(collection, { prefix: '/modern', name: 'modern', schema: modern, seed: [{ id: 1, text: 'a' }] })
-app.register(collection, { prefix: '/zod', name: 'zod', schema: z.toJSONSchema(zod), store: memory<Note>({ schema: Order, seed: [] }) })
-app.register(collection, { prefix: '/notes', name: 'notes', schema: plain, store: async () => notes, operations: undefined })
+app.register(collection, { prefix: '/zod', name: 'zod', schema: z.toJSONSchema(zod), store: notes })
+app.register(collection, { prefix: '/notes', name: 'notes', schema: plain, store: async () => notes })
 app.register(collection, defineCollection({ name: 'orders', schema: Order, seed: [{ id: 1, quantity: 2 }] }))
 app.register(collection, defineCollection({ name: 'plain', schema: plain, store: notes }))
 app.register(docs, { transform })
 serve(app, 'orders', Order, [{ id: 1, quantity: 2 }])
-define('orders', Order)
-defineWithId(Order, [{ id: 1, quantity: 2 }], () => memory<Static<typeof Order>>({ schema: Order, seed: [] }))
 serveDefined(app, 'orders', Order)
 register(app, defineCollection({ name: 'modern', schema: modern }))
 
 /** Generic helpers. */
-export function serve<S extends TObject> (app: FastifyInstance, name: string, schema: S, seed: (Static<S> & { id: number })[]) {
-  app.register(collection, { prefix: `/${name}`, name, schema, seed })
-}
+type Seed<S extends TObject> = (Static<S> & { id: number })[]
 
-export function define<S extends TSchema> (name: string, schema: S) {
-  return defineCollection<S>({ name, schema, operations: ['list'] })
+export function serve<S extends TObject> (app: FastifyInstance, name: string, schema: S, seed: Seed<S>) {
+  app.register(collection, { prefix: `/${name}`, name, schema, seed })
 }
 
 export function serveDefined<S extends TObject> (app: FastifyInstance, name: string, schema: S) {
@@ -46,14 +44,6 @@ export function serveDefined<S extends TObject> (app: FastifyInstance, name: str
 export function register<S extends object> (app: FastifyInstance, definition: Definition<S>) {
   app.register(collection, definition)
   app.register(collection, { ...definition, prefix: '/x' })
-}
-
-export function defineWith<S extends TObject> (schema: S, seed: (Static<S> & { id: number })[], store: Store<Static<S> & { id: number }>) {
-  return [defineCollection({ name: 'seeded', schema, seed }), defineCollection({ name: 'stored', schema, store })]
-}
-
-export function defineWithId<S extends TSchema & { static: { id: number } }> (schema: S, seed: Static<S>[], store: (request: FastifyRequest) => Store<Static<S>>) {
-  return defineCollection({ name: 'orders', schema, seed, store })
 }
 
 // @ts-expect-error a record of the seed has another type

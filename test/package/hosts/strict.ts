@@ -1,6 +1,7 @@
 // A host in TypeScript, compiled strictly, and with the types of all its packages checked.
 import Fastify, { type FastifyRequest } from 'fastify'
-import itemsUsers, { auth, collection, docs, health, items, rateLimit, type Health, type Item, type OwnStore, type Store, type Stores } from 'fastify-items-users'
+import itemsUsers, { auth, collection, docs, health, items, rateLimit } from 'fastify-items-users'
+import type { Health, Item, OwnStore, Store, Stores } from 'fastify-items-users'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -23,7 +24,8 @@ const store: OwnStore<Item> = {
 }
 
 const app = Fastify()
-app.register(docs, { title: 'Shop', servers: [{ url: '/' }], securitySchemes: { token: { type: 'http', scheme: 'bearer' } }, redoc: false })
+const securitySchemes = { token: { type: 'http', scheme: 'bearer' } } as const
+app.register(docs, { title: 'Shop', servers: [{ url: '/' }], securitySchemes, redoc: false })
 app.register(health)
 app.register(auth, { check: async (token: string, request: FastifyRequest) => token === request.method })
 app.register(rateLimit, { max: 10 })

@@ -1,14 +1,18 @@
-import { createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans } from './generated/orval7/fetch.js'
-import { createItemBody, createManyLoansBody, listItemsResponse, listLoansQueryParams, listLoansResponse } from './generated/orval7/zod.js'
+import {
+  createItem, createManyLoans, createUser, deleteUser, getItem, listItems, listLoans
+} from './generated/orval/fetch.js'
+import {
+  CreateItemBody, CreateManyLoansBody, ListItemsResponse, ListLoansQueryParams, ListLoansResponse
+} from './generated/orval/zod.js'
 import type { Client } from './main.js'
 
-export const orval7: Client = {
+export const orval: Client = {
   async page (query) {
     const { data, headers } = await listItems(query)
-    return { items: listItemsResponse.parse(data), link: headers.get('link') }
+    return { items: ListItemsResponse.parse(data), link: headers.get('link') }
   },
   async create (item, key) {
-    const { status, data } = await createItem(createItemBody.parse(item), { headers: { 'Idempotency-Key': key } })
+    const { status, data } = await createItem(CreateItemBody.parse(item), { headers: { 'Idempotency-Key': key } })
     return status === 201 ? data : undefined
   },
   async get (id) {
@@ -28,12 +32,12 @@ export const orval7: Client = {
     return status === 404 ? data.detail : undefined
   },
   async createMany (loans) {
-    createManyLoansBody.parse(loans) // The type of the output has no recursion.
+    CreateManyLoansBody.parse(loans) // The type of the output has no recursion.
     const { status, data } = await createManyLoans(loans)
     return status === 201 ? data : undefined
   },
   async find (query) {
-    const { data, headers } = await listLoans(listLoansQueryParams.parse(query))
-    return { loans: listLoansResponse.parse(data), total: headers.get('x-total-count') }
+    const { data, headers } = await listLoans(ListLoansQueryParams.parse(query))
+    return { loans: ListLoansResponse.parse(data), total: headers.get('x-total-count') }
   }
 }
