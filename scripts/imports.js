@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path'
 
 const imports = /^import (?!type ).*from '(\.[^']+)'/gm
 const arrows = new Set()
-for (const file of execFileSync('git', ['ls-files', 'src/*.ts', 'plugins/*.ts', 'schemas/*.ts'], { encoding: 'utf8' }).trim().split('\n')) {
+const listed = execFileSync('git', ['ls-files', 'src/*.ts', 'plugins/*.ts', 'schemas/*.ts'], { encoding: 'utf8' })
+for (const file of listed.trim().split('\n')) {
   for (const [, path] of readFileSync(file, 'utf8').matchAll(imports)) {
     const [from, to] = [dirname(file), dirname(join(dirname(file), path))]
     if (from !== to) arrows.add(`  ${from} --> ${to}`)

@@ -264,9 +264,8 @@ onEveryEngine((t, address, engine) => {
         record[target] !== undefined && !(target === name && record[target] === record.id) &&
           !state[target].some(({ id }) => id === record[target])
       const isUsed = record.code !== undefined && others.some(({ code }) => code === record.code)
-      return isMissing('a') || isMissing('b') || isUsed || (method === 'POST' && exists)
-        ? 409
-        : method === 'POST' ? 201 : 200
+      if (isMissing('a') || isMissing('b') || isUsed || (method === 'POST' && exists)) return 409
+      return method === 'POST' ? 201 : 200
     }
   })
 

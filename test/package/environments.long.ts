@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { arch, platform } from 'node:os'
-import { delimiter, join, resolve } from 'node:path'
+import { basename, delimiter, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { test, type Test } from 'tap'
 import { uncovered } from '../support/environment.js'
@@ -92,4 +92,48 @@ async function answers (t: Test, folder: string, entry: string, runtime?: string
     answers.push({ status: response.status, headers, body: await response.text() })
   }
   return answers
+}
+
+test('the guide "Add an endpoint" leads to an endpoint and its test', { timeout: 240_000 }, async t => {
+  const folder = newFolder(t)
+  const copied = 'src,plugins,schemas,test,scripts,dist,package.json,tsconfig.json,openapi.json'.split(',')
+  for (const path of copied) {
+    cpSync(path, `${folder}/${path}`, { recursive: true, filter: name => basename(name) !== 'node_modules' })
+  }
+  symlinkSync(resolve('node_modules'), `${folder}/node_modules`)
+
+  const [, guide = ''] = /\n## Add an endpoint\n(.+?)\n## /s.exec(readFileSync('CONTRIBUTING.md', 'utf8')) ?? []
+  const [endpoint = '', ownTest = ''] = Array.from(guide.matchAll(/```ts\n(.+?)```/gs), ([, code]) => String(code))
+  const [, registration = ''] = /(app\.register\(cheapestItem.+?)`/.exec(guide) ?? []
+  const app = readFileSync('src/app.ts', 'utf8')
+  writeFileSync(`${folder}/plugins/cheapest-item.ts`, endpoint)
+  writeFileSync(`${folder}/test/cheapest-item.test.ts`, ownTest)
+  writeFileSync(`${folder}/src/app.ts`, "import cheapestItem from '../plugins/cheapest-item.js'\n" +
+    app.replace(/(async function collectionsUnder .+\n)/, `$1  ${registration}\n`))
+
+  const options = { env: uncovered, cwd: folder }
+  const { stdout: faults } = await run('npx', ['tsc', '--noEmit'], options).catch(error => error)
+  t.equal(faults, '')
+  await t.resolves(run('npx', ['tap', 'test/cheapest-item.test.ts'], options))
+})
+
+const linters = 'test/docs/tools'
+const withoutLinters = await install(linters)
+const markdown = ['*.md', 'docs/*.md']
+
+test('the documentation is valid Markdown', { skip: withoutLinters }, async t => {
+  t.equal(await problems('markdownlint-cli2', ...markdown), '')
+})
+
+test('the documentation and the comments have no spelling mistakes', { skip: withoutLinters }, async t => {
+  t.equal(await problems('cspell', '--no-progress', '--no-summary', '--config', `${linters}/cspell.json`, ...markdown,
+    '{src,plugins,schemas}/**/*.ts'),
+  '')
+})
+
+/** Runs a linter and returns what it complains about. */
+async function problems (linter: string, ...args: string[]) {
+  const { code, stdout, stderr } = await run(`${linters}/node_modules/.bin/${linter}`, args, { env: uncovered })
+    .catch(error => error)
+  return code ? stdout + stderr : ''
 }

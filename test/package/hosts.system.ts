@@ -121,7 +121,8 @@ const requests: (string | InjectOptions)[][] = [
 test('a strict TypeScript host and the examples in the documentation compile, and the examples run', async t => {
   t.equal(examples.length, requests.length)
   for (const [n, { language, code }] of examples.entries()) {
-    const then = (requests[n] ?? []).map(request => `console.log((await app.inject(${JSON.stringify(request)})).statusCode)`)
+    const then = (requests[n] ?? [])
+      .map(request => `console.log((await app.inject(${JSON.stringify(request)})).statusCode)`)
       .concat('await app.close()').join('\n')
     const ending = language === 'cjs' ? `.then(async () => { ${then} })` : then
     const file = `example-${n}.${language === 'cjs' ? 'cjs' : 'ts'}`

@@ -39,6 +39,7 @@ test('an ambiguous request is rejected, and no part of it is served', async t =>
     `${head.replace('1.1', '1.0')}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
     `${head}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`,
     `${head}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`,
+    `${head.replace('/api/items', '/%zz')}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`,
     `${head}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
     `${head}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n`,
     `${head}Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n`,

@@ -10,9 +10,9 @@ export function recordOf (schema: TSchema, id: number, n = 0): Generated {
 
 function valueOf (schema: TSchema, n: number): unknown {
   const { type, minimum = -1e6, maximum = 1e6, minLength = 0, maxLength = Infinity, minItems = 1 } = schema
-  const choices = schema.enum ?? (schema.const === undefined
-    ? schema.format || schema.pattern || Array.isArray(schema.items) ? schema.examples : undefined
-    : [schema.const])
+  const hasExamples = schema.format || schema.pattern || Array.isArray(schema.items)
+  const constants = schema.const === undefined ? undefined : [schema.const]
+  const choices = schema.enum ?? constants ?? (hasExamples ? schema.examples : undefined)
   if (choices) return choices[n % choices.length]
   const variants = schema.anyOf ?? schema.oneOf
   if (variants) return valueOf(variants[n % variants.length], n)
