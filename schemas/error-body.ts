@@ -29,6 +29,9 @@ export function problemsIn (part: Problem['in'], problems: ValueProblem[]): Prob
   return problems.map(({ path, message }) => ({ in: part, path, message }))
 }
 
+/** The most problems that a response lists. Their number limits its size. */
+export const maxProblems = 50
+
 /** A property as a part of a JSON Pointer. */
 export function pointer (property: unknown) {
   return `/${String(property).replaceAll('~', '~0').replaceAll('/', '~1')}`

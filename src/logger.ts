@@ -7,26 +7,12 @@ import type { PrettyOptions } from 'pino-pretty'
 /** Options for `Fastify()`: a pino logger that writes one line per request to this stream. */
 export function loggerOptions (level: string, stream: DestinationStream) {
   return {
-    logger: { level, stream, mixin: traceIds, serializers: { req: requestFields } },
+    logger: { level, stream, mixin: traceIds },
     logController: new RequestLog()
   }
 }
 
 export type LoggerOptions = ReturnType<typeof loggerOptions>
-
-/** Host names and addresses are shorter. Clients and proxies can send longer ones. */
-const maxHost = 255
-
-/** The usual fields of a request without `Accept-Version`. After its client has left, there is no address. */
-function requestFields ({ method, url, host, ip = '', socket }: FastifyRequest) {
-  return {
-    method,
-    url,
-    host: host.slice(0, maxHost),
-    remoteAddress: ip.slice(0, maxHost) || undefined,
-    remotePort: socket.remotePort
-  }
-}
 
 /** Logs a request once, after its response. Fastify would also log it when it arrives. */
 class RequestLog extends LogController {

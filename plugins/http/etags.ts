@@ -25,8 +25,8 @@ const maxShort = 1000
 /** The strong ETag of a body: 132 bits of its SHA-256 digest. */
 export function etagOf (body: string | Buffer) {
   if (typeof body !== 'string') return ofBuffer(body)
-  if (body.length > maxShort) return digestOf(body)
-  const etag = recent.get(body) ?? digestOf(body)
+  if (body.length > maxShort) return etagFor(body)
+  const etag = recent.get(body) ?? etagFor(body)
   if (recent.size === mostRecent) recent.clear()
   recent.set(body, etag)
   return etag
@@ -34,12 +34,12 @@ export function etagOf (body: string | Buffer) {
 
 /** The memory store keeps the list of all records, until one changes. */
 function ofBuffer (body: Buffer) {
-  const etag = ofBuffers.get(body) ?? digestOf(body)
+  const etag = ofBuffers.get(body) ?? etagFor(body)
   ofBuffers.set(body, etag)
   return etag
 }
 
-function digestOf (body: string | Buffer) {
+function etagFor (body: string | Buffer) {
   return `"${hash('sha256', body, 'base64url').slice(0, 22)}"`
 }
 

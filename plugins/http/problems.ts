@@ -1,14 +1,11 @@
 import type { ErrorObject } from 'ajv'
-import { pointer, type ValueProblem } from '../../schemas/error-body.js'
+import { maxProblems, pointer, type ValueProblem } from '../../schemas/error-body.js'
 
 /** The longest path or message, in characters. */
 const maxLength = 256
 
 /** A list of more allowed values is cut. The document has all of them. */
 const maxValues = 20
-
-/** The most problems that are listed. Their number limits the size of a response. */
-export const maxProblems = 50
 
 /** The first errors are enough for a person, and comparing them takes little time. */
 const maxErrors = 300

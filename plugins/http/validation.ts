@@ -4,11 +4,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { pointer, type Problem, type ValueProblem } from '../../schemas/error-body.js'
+import { maxProblems, pointer, type Problem, type ValueProblem } from '../../schemas/error-body.js'
 import { schemaName } from '../../schemas/fields.js'
 import { metadata } from '../common/plugin.js'
 import { invalid, parts } from './errors.js'
-import { maxProblems, problemsOf, shortened } from './problems.js'
+import { problemsOf, shortened } from './problems.js'
 
 /** All problems are collected only for a small body, because Ajv needs super-linear time for many. In characters. */
 const maxDetailed = 8192

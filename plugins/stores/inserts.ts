@@ -1,14 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { pointer, type ValueProblem } from '../../schemas/error-body.js'
+import { maxProblems, pointer, type ValueProblem } from '../../schemas/error-body.js'
 import { maxCountedId, type Collection, type Row } from './collection.js'
 import { outcomeOf, type Outcome } from './batches.js'
 import type { Facts, KeyUse, Transaction } from './engine.js'
 import type { Value } from './query-plan.js'
 import type { AnyRecord, Id, IdempotencyKey } from './store.js'
 import { conflicts, ConflictError, IdempotencyKeyReusedError, NoIdLeftError, NotStorableError } from './store-errors.js'
-
-/** The most conflicts that an error lists. */
-const maxProblems = 50
 
 /** A call of `append`. */
 export interface InsertCall {
