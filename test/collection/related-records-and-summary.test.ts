@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs'
+import fc from 'fast-check'
 import { onEveryEngine } from '../support/engines.js'
 import { newFolder } from '../support/folder.js'
 import { invalidBody } from '../support/helper.js'
@@ -168,4 +169,73 @@ onEveryEngine((t, address) => {
     t.equal((await send('POST', '/payments/summary', {})).status, 405)
     t.equal((await send('GET', '/members/summary')).status, 400, 'a collection without filters has none')
   })
+
+  t.test('random summaries have the results of a model', async t => {
+    const send = serveShop(t, address())
+    const records = fc.sample(randomPayment, { numRuns: 300, seed: 7 }) as Payment[]
+    await send('POST', '/payments/batch', records)
+    for (const { group, min, max, below } of fc.sample(randomSummary, { numRuns: 60, seed: 3 })) {
+      const computed = `count=true&sum=amount&min=${min}&max=${max}${group ? `&group=${group}` : ''}`
+      const { body } = await send('GET', `/payments/summary?${computed}&amount.lt=${below}`)
+      t.same(body, summaryOf(records.filter(({ amount }) => amount < below), { group, min, max }), computed)
+    }
+  })
 })
+
+interface Payment {
+  amount: number
+  method?: string
+  day?: string
+  rate?: number
+  open?: boolean
+}
+
+const names = ['amount', 'method', 'day', 'rate', 'open'] as const
+const randomPayment = fc.record({
+  amount: fc.integer({ min: -5, max: 5 }),
+  method: fc.constantFrom('card', 'cash'),
+  day: fc.constantFrom('2025-12-31', '2026-01-01', '2026-01-02', '2026-02-01'),
+  rate: fc.constantFrom(0.1, 1e21, -2.5),
+  open: fc.boolean()
+}, { requiredKeys: ['amount'] })
+const randomSummary = fc.record({
+  group: fc.option(fc.constantFrom(...names, 'day.month', 'day.year'), { nil: undefined }),
+  min: fc.constantFrom(...names),
+  max: fc.constantFrom(...names),
+  below: fc.integer({ min: -4, max: 6 })
+})
+
+interface Summary {
+  group: string | undefined
+  min: keyof Payment
+  max: keyof Payment
+}
+
+/** A summary, as simple as possible. */
+function summaryOf (records: Payment[], { group, min, max }: Summary) {
+  const [field = '', period = ''] = (group ?? '').split('.')
+  const length = { month: 7, year: 4 }[period]
+  const groupOf = (record: Payment) => {
+    const value: unknown = Reflect.get(record, field) ?? null
+    return length && value !== null ? String(value).slice(0, length) : value
+  }
+  const groups = group ? inOrder([...new Set(records.map(groupOf))]) : [null]
+  return groups.map(value => {
+    const own = group ? records.filter(record => groupOf(record) === value) : records
+    const valuesOf = (name: keyof Payment) => own.map(record => record[name]).filter(value => value !== undefined)
+    const [least, greatest] = [inOrder(valuesOf(min))[0], inOrder(valuesOf(max)).at(-1)]
+    return {
+      ...group && { [group]: value },
+      count: own.length,
+      sum: { amount: own.reduce((sum, { amount }) => sum + amount, 0) },
+      min: least === undefined ? {} : { [min]: least },
+      max: greatest === undefined ? {} : { [max]: greatest }
+    }
+  })
+}
+
+/** Null is the first value. */
+function inOrder (values: unknown[]) {
+  const isAfter = (one: any, other: any) => other === null ? one !== null : one !== null && one > other
+  return values.sort((one, other) => Number(isAfter(one, other)) - Number(isAfter(other, one)))
+}
