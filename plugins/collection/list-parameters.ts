@@ -59,8 +59,8 @@ export function summaryQueryOf (definition: CheckedDefinition): TObject {
     Type.Optional(Type.Array(oneOf(values), { maxItems: maxValues, uniqueItems: true, description }))
   const ofFields = {
     ...integers.length > 0 && { sum: some(integers, 'Integer fields whose values are added') },
-    min: some(names, 'AnyRecord whose least value is returned'),
-    max: some(names, 'AnyRecord whose greatest value is returned'),
+    min: some(names, 'Fields whose least values are returned'),
+    max: some(names, 'Fields whose greatest values are returned'),
     group: Type.Optional(oneOf(fields.flatMap(field => [field.name, ...periodsOf(field)]), {
       description: 'One result for each value of this field, or for each day, month or year of a date'
     }))

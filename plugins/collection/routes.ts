@@ -1,7 +1,7 @@
 import type { TSchema } from '@sinclair/typebox'
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { ConflictingRequest } from '../../schemas/error-body.js'
-import { storeOf } from '../host-stores.js'
+import { storeOf, type StoreOrFunction } from '../host-stores.js'
 import api, { namesIn } from '../http/api.js'
 import { compressed, routeDefaults } from '../http/responses.js'
 import { repeatable } from '../common/plugin.js'
@@ -33,7 +33,7 @@ const collection: FastifyPluginAsync<LooseDefinition> = async function collectio
   const handlers = handlersOf(storeOf(app, store), definition, relatedRecords(app, definition))
   const schemas = schemasOf(definition, app.prefix)
 
-  for (const operation of offeredOperations(options, definition)) {
+  for (const operation of offeredOperations(options, definition, store)) {
     const schema = schemas[operation]
     const { schema: hostSchema, preValidation, ...hostOptions } = { ...options.routes?.[operation] }
     const hostHooks = [preValidation ?? []].flat()
@@ -84,7 +84,10 @@ function componentsOf ({ operations, schema, newSchema, patchSchema }: CheckedDe
 }
 
 /** The operations that are chosen or, by default, those that the options for `create` allow. */
-function offeredOperations (options: Definition, { operations }: CheckedDefinition) {
+function offeredOperations (options: Definition, definition: CheckedDefinition, store: StoreOrFunction) {
+  // Stores of a host have no summaries.
+  const hasSummaries = typeof store !== 'function' && store.summarize !== undefined
+  const operations = definition.operations.filter(operation => operation !== 'summary' || hasSummaries)
   // The options that a host has for one new record, such as hooks, may not be right for many.
   const hasOwnCreate = options.routes?.create !== undefined && options.routes.createMany === undefined
   if (options.operations) return operations

@@ -6,7 +6,7 @@ import { checkerOf } from '../http/validation.js'
 import { indexedFields, uniqueFields, type WithUnique } from '../stores/collection.js'
 import { fieldsOf } from '../stores/indexed-fields.js'
 import { parametersOf } from '../stores/query-plan.js'
-import { timestamps } from '../stores/store.js'
+import { timestamps, type AnyRecord } from '../stores/store.js'
 import type { Definition } from './definition.js'
 import { completeSchema, withOptional } from './record-schemas.js'
 
@@ -26,7 +26,7 @@ export function problemsOfDefinition (definition: Definition): ValueProblem[] {
 
 /** Names of the decorator `stores` and of objects, of our own tables, and those that databases reserve. */
 const reservedNames =
-  /^(open|opened|transaction|constructor|(collections|collection_schemas|idempotency_keys)(_.*)?|(sqlite|pg)_.*)$/
+  /^(open|expandable|transaction|constructor|(collections|collection_schemas|idempotency_keys)(_.*)?|(sqlite|pg)_.*)$/
 
 export function problemsOfName (name: unknown): ValueProblem[] {
   if (typeof name !== 'string' || !/^[a-z][a-z\d_]{0,47}$/.test(name)) {
@@ -124,15 +124,18 @@ export function problemsOfRecords (definition: WithUnique, records: unknown): Va
   if (!Array.isArray(records)) return [{ path: '', message: 'must be an array' }]
   if (records.length === 0) return []
   const problemsIn = checkerOf(withOptional(definition.schema, timestamps))
-  const used = uniqueFields(definition).map(name => ({ name, values: new Set([undefined]) }))
+  const used = uniqueFields(definition).map(name => ({ name, values: new Set<unknown>() }))
   return records.flatMap((record, n) => {
     const problems = problemsIn(record) ?? repeated(record)
     return problems.map(({ path, message }) => ({ path: `/${n}${path}`, message }))
   })
 
-  function repeated (record: Record<string, undefined>) {
+  function repeated (record: AnyRecord) {
     return used
-      .filter(({ name, values }) => record[name] !== undefined && values.size === values.add(record[name]).size)
+      .filter(({ name, values }) => {
+        const value = record[name] ?? undefined
+        return value !== undefined && values.size === values.add(value).size
+      })
       .map(({ name }) => ({ path: pointer(name), message: 'is already used' }))
   }
 }

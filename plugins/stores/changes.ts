@@ -41,7 +41,7 @@ export async function changeAll (
   referrers: Reference[],
   calls: ChangeCall[]
 ): Promise<Outcome[]> {
-  // In the order of their ids, so that no two transactions wait for each other.
+  // Always in the same order, so that no two transactions wait for each other.
   const rows = await transaction.rows(collection, [...new Set(calls.map(({ id }) => id))].sort())
   const states = new Map(rows.map(stored => [stored.id, newState(collection, stored)]))
   const seen = new Set<string>()

@@ -66,9 +66,10 @@ export interface Questions {
   taken: Map<string, Set<Value>>
   /** The ids that may exist, by collection. */
   existing: Map<string, Set<Value>>
-  /** The ids that other records may refer to, with these fields. */
-  referrers: Reference[]
+  /** The ids that other records may refer to. */
   referred: Id[]
+  /** The fields with which they may do so. */
+  referrers: Reference[]
   /** Idempotency keys that may have been used. */
   keys: string[]
 }

@@ -133,6 +133,7 @@ function copyOf ({ rows, indexes, counter }: Table): Table {
 }
 
 function apply (table: Table, { inserts, updates, removes, counter = table.counter }: Writes) {
+  delete table.list
   for (const position of [...updates.map(({ position }) => position), ...removes]) remove(table, position)
   for (const row of [...inserts, ...updates]) put(table, row)
   table.counter = { ...counter }

@@ -92,7 +92,7 @@ export function cursorOf ({ position, value }: Place, { isPlain, digest }: Plan)
 function placeAt (cursor: string, plan: Plan): Place {
   const place = parsed(cursor, plan)
   if (!place || cursorOf(place, plan) !== cursor) throw invalidCursor()
-  if (place.value !== undefined && !isOfType(place.value, plan.sort)) throw invalidCursor()
+  if (place.value !== undefined && !canBeInCursor(place.value, plan.sort)) throw invalidCursor()
   return place
 }
 
@@ -106,7 +106,7 @@ function parsed (cursor: string, { isPlain }: Plan): Place | undefined {
   } catch {}
 }
 
-function isOfType (value: unknown, field?: Field) {
+function canBeInCursor (value: unknown, field?: Field) {
   if (typeof value === 'string') return field?.type === 'string' && value.isWellFormed() && !value.includes('\0')
   if (typeof value === 'boolean') return field?.type === 'boolean'
   if (typeof value !== 'number') return false

@@ -60,7 +60,8 @@ export function summariesOf (collection: Collection, reader: Reader) {
 
   function groupOf (name?: string): Group | undefined {
     if (name === undefined) return
-    const [, field = name, period = ''] = /^(.*)\.(day|month|year)$/.exec(name) ?? []
+    if (fieldOf(name)) return { field: fieldOf(name) }
+    const [, field = '', period = ''] = /^(.*)\.(day|month|year)$/.exec(name) ?? []
     return { field: fieldOf(field), length: periods[period] }
   }
 }

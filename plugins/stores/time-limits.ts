@@ -1,7 +1,7 @@
 import { StoreUnavailableError } from './store-errors.js'
 import type { MaybePromise } from './store.js'
 
-function tooLate () {
+export function tooLate () {
   return new StoreUnavailableError(new Error('The database did not answer in time'))
 }
 

@@ -104,7 +104,7 @@ test('the guide "Add an endpoint" leads to an endpoint and its test', { timeout:
 
   const [, guide = ''] = /\n## Add an endpoint\n(.+?)\n## /s.exec(readFileSync('CONTRIBUTING.md', 'utf8')) ?? []
   const [endpoint = '', ownTest = ''] = Array.from(guide.matchAll(/```ts\n(.+?)```/gs), ([, code]) => String(code))
-  const [, registration = ''] = /(app\.register\(cheapestItem.+?)`/.exec(guide) ?? []
+  const [, registration = ''] = /(if \(definitions.+?cheapestItem.+?)`/.exec(guide) ?? []
   const app = readFileSync('src/app.ts', 'utf8')
   writeFileSync(`${folder}/plugins/cheapest-item.ts`, endpoint)
   writeFileSync(`${folder}/test/cheapest-item.test.ts`, ownTest)

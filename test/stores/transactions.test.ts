@@ -36,6 +36,16 @@ onEveryEngine((t, address, engine) => {
     t.same(await rentals.change(2, () => undefined), { id: 2, tool_id: 1, days: 4 })
   })
 
+  t.test('a list that a transaction has read between its writes is not kept', async t => {
+    const { tools, transaction } = await open(t, address())
+    await transaction(async ({ tools }) => {
+      await tools.append({ name: 'axe' })
+      t.equal((await tools.select({})).records.length, 2)
+      await tools.append({ name: 'drill' })
+    })
+    t.equal((await tools.select({})).records.length, 3)
+  })
+
   t.test('an error of a store has a status, and names the field', async t => {
     const { tools, rentals } = await open(t, address())
     await t.rejects(rentals.append({ tool_id: 1, days: 0 }),

@@ -3,6 +3,7 @@ import type { Collection } from '../collection.js'
 import type { RowStatement } from '../sql/connection.js'
 import { tableFor } from '../sql/tables.js'
 import type { Id } from '../store.js'
+import { tooLate } from '../time-limits.js'
 import { dialect, type openPool } from './pool.js'
 
 /** The share of a collection in the connections, and its batches of reads. */
@@ -29,7 +30,7 @@ export function lanes ({ pool, poolSize, timeout, whenPrepared }: LaneOptions) {
   }
 
   function newLane (collection: Collection): Lane {
-    const whenFree = limited(Math.max(1, Math.floor(poolSize / 2)))
+    const whenFree = limited(Math.max(1, Math.floor(poolSize / 2)), timeout)
     const write = () => firstStatement(collection)
 
     /** The records of requests that arrive together. */
@@ -56,15 +57,17 @@ function firstStatement (collection: Collection): RowStatement {
   }
 }
 
-/** Returns a function that runs at most so much work at once. */
-function limited (max: number) {
+/** Returns a function that runs at most so much work at once. Work that has waited too long does not start. */
+function limited (max: number, timeout: number) {
   const waiting: (() => void)[] = []
   let free = max
 
   return async function whenFree<R> (work: () => Promise<R>) {
+    const deadline = Date.now() + timeout
     if (free > 0) free--
     else await new Promise<void>(resolve => waiting.push(resolve))
     try {
+      if (Date.now() > deadline) throw tooLate()
       return await work()
     } finally {
       const next = waiting.shift()

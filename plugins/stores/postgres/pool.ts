@@ -47,7 +47,7 @@ export async function openPool (url: string, { timeout, poolSize }: Pick<EngineO
     end: () => pool.end()
   }
 
-  /** A read does not wait longer for a lock, so that a locked table does not take all connections. */
+  /** A standby is refused. A read does not wait longer for a lock, so that a locked table takes few connections. */
   async function onConnect (client: pg.ClientBase) {
     await client.query(`set lock_timeout = ${timeout}`)
     await refuseReadOnly(client)

@@ -12,9 +12,7 @@ export function codeOf (error: unknown): string {
 
 /** Whether the connection of an error cannot be used any more: it is lost, or leads to a server that does not write. */
 export function isBroken (error: unknown) {
-  if (!(error instanceof StoreUnavailableError)) return false
-  const { severity } = Object(error.cause) as { severity?: string }
-  return severity !== 'ERROR' || codeOf(error) === '25006'
+  return error instanceof StoreUnavailableError && /^(|08...|25006|28...|57P0.)$/.test(codeOf(error))
 }
 
 /** Converts errors of the driver that may be temporary: those without a code of the server, and some of the others. */

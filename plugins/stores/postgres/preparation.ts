@@ -48,7 +48,7 @@ async function schemaTransaction<R> (client: pg.Client, timeout: number, work: (
       await client.query('commit')
       return result
     } catch (error) {
-      await client.query('rollback')
+      await client.query('rollback').catch(() => {}) // the connection may be lost
       if (attempts === 5 || !repeatable.test(codeOf(error))) throw error
       await sleep(Math.random() * 100)
     }

@@ -74,8 +74,9 @@ export class SqlReader implements Reader {
     const { count, plan: { sort } } = range
     const found: ResultRow[] = []
     for (const span of spansOf(range)) {
+      if (found.length > count) break
       const { text, values } = selectSorted(collection, { ...span, count: count + 1 - found.length }, dialect)
-      if (found.length <= count) found.push(...await run(text, values, { isPrepared: false }))
+      found.push(...await run(text, values, { isPrepared: false }))
     }
     const rows = found.slice(0, count)
     const last = rows.at(-1)
@@ -158,7 +159,7 @@ function selectSummary (collection: Collection, plan: Plan, { group, sum, min, m
     ...max.map((field, n) => `max(${comparable(field)}) as max${n}`)
   ]
   const text = `select ${[`${value} as value`, 'count(*) as count', ...results]} from ${tableFor(collection).table}
-    where ${sql.all(plan.conditions)}${group ? ` group by ${value} order by ${value} nulls first` : ''}
+    where ${sql.all(plan.conditions)}${group ? ' group by 1 order by 1 nulls first' : ''}
     limit ${maxGroups + 1}`
   return { text, values }
 }
