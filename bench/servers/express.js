@@ -1,5 +1,5 @@
 import express from 'express'
-import { items, notFound, port, refusal, stored } from './contract.js'
+import { find, items, notFound, port, refusal, stored } from './contract.js'
 
 const app = express()
 app.use(express.json())
@@ -7,8 +7,7 @@ app.use(express.json())
 app.get('/api/items', (request, response) => response.json(items))
 
 app.get('/api/items/:id', (request, response) => {
-  const id = Number(request.params.id)
-  const item = items.find(item => item.id === id)
+  const item = find(request.params.id)
   if (item) response.json(item)
   else response.status(404).json(notFound)
 })

@@ -16,10 +16,13 @@ type Item struct {
 }
 
 var lock sync.RWMutex
-var items = []json.RawMessage{json.RawMessage(`{"id":1,"name":"Lamp","price":42.5}`)}
-var ids = []int64{1}
+var data struct{ Items []Item }
 
 func main() {
+	seed, _ := os.ReadFile(os.Getenv("SEED_FILE"))
+	if err := json.Unmarshal(seed, &data); err != nil {
+		panic(err)
+	}
 	http.HandleFunc("/api/items", collection)
 	http.HandleFunc("/api/items/", one)
 	panic(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil))
@@ -29,37 +32,35 @@ func collection(response http.ResponseWriter, request *http.Request) {
 	if request.Method == http.MethodGet {
 		lock.RLock()
 		defer lock.RUnlock()
-		body, _ := json.Marshal(items)
-		send(response, 200, body)
+		send(response, 200, data.Items)
 		return
 	}
 	var item Item
 	if json.NewDecoder(request.Body).Decode(&item) != nil || item.ID == nil || item.Name == nil || item.Price == nil {
-		send(response, 400, []byte(`{"detail":"Invalid body"}`))
+		http.Error(response, "Invalid body", 400)
 		return
 	}
-	body, _ := json.Marshal(item)
 	lock.Lock()
-	items = append(items, body)
-	ids = append(ids, *item.ID)
+	data.Items = append(data.Items, item)
 	lock.Unlock()
-	send(response, 201, body)
+	send(response, 201, item)
 }
 
 func one(response http.ResponseWriter, request *http.Request) {
 	id, err := strconv.ParseInt(strings.TrimPrefix(request.URL.Path, "/api/items/"), 10, 64)
 	lock.RLock()
 	defer lock.RUnlock()
-	for n := range ids {
-		if err == nil && ids[n] == id {
-			send(response, 200, items[n])
+	for _, item := range data.Items {
+		if err == nil && *item.ID == id {
+			send(response, 200, item)
 			return
 		}
 	}
-	send(response, 404, []byte(`{"detail":"Not found"}`))
+	http.NotFound(response, request)
 }
 
-func send(response http.ResponseWriter, status int, body []byte) {
+func send(response http.ResponseWriter, status int, value any) {
+	body, _ := json.Marshal(value)
 	response.Header().Set("Content-Type", "application/json; charset=utf-8")
 	response.WriteHeader(status)
 	response.Write(body)

@@ -1,14 +1,13 @@
 import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
-import { items, notFound, port, refusal, stored } from './contract.js'
+import { find, items, notFound, port, refusal, stored } from './contract.js'
 
 const app = new Hono()
 
 app.get('/api/items', c => c.json(items))
 
 app.get('/api/items/:id', c => {
-  const id = Number(c.req.param('id'))
-  const item = items.find(item => item.id === id)
+  const item = find(c.req.param('id'))
   return item ? c.json(item) : c.json(notFound, 404)
 })
 
@@ -18,5 +17,4 @@ app.post('/api/items', async c => {
   return refused ? c.json(refused, 400) : c.json(stored(item), 201)
 })
 
-if (globalThis.Bun) globalThis.Bun.serve({ fetch: app.fetch, port })
-else serve({ fetch: app.fetch, port })
+serve({ fetch: app.fetch, port })
