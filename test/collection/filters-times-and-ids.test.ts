@@ -1,5 +1,10 @@
+import { writeFileSync } from 'node:fs'
+import createClient from 'openapi-fetch'
+import openapiTS, { astToString } from 'openapi-typescript'
+import { test } from 'tap'
 import { onEveryEngine } from '../support/engines.js'
-import { invalidBody } from '../support/helper.js'
+import { newFolder } from '../support/folder.js'
+import { build, invalidBody } from '../support/helper.js'
 import { serveShop, shop } from './shop.js'
 
 const events = {
@@ -238,4 +243,17 @@ onEveryEngine((t, address) => {
     t.equal((await send('DELETE', `/tools/${tool.id}`)).body.detail, 'Conflict: it is referred to by rentals.')
     t.equal((await send('GET', `/rentals?tool_id=${tool.id}`)).body.length, 1)
   })
+})
+
+test('a typed client works with ids that are texts', async t => {
+  const file = `${newFolder(t)}/collections.json`
+  writeFileSync(file, JSON.stringify(shop))
+  const app = build(t, { COLLECTIONS_FILE: file })
+  const url = await app.listen({ port: 0 })
+  const types = astToString(await openapiTS((await app.inject('/openapi.json')).body))
+  t.match(types, /getTool: {\s+parameters: {.+?path: {[^}]*?\bid: string;/s)
+  const client = createClient<any>({ baseUrl: url })
+  const { data: tool } = await client.POST('/api/tools', { body: { name: 'saw' } })
+  t.match(tool.id, /^[\da-f]{8}-[\da-f]{4}-7/)
+  t.same((await client.GET('/api/tools/{id}', { params: { path: { id: tool.id } } })).data, tool)
 })
