@@ -147,7 +147,7 @@ export async function fullDisk (scope: Scope) {
   for (const path of ['/api/users/1', '/api/users', '/api/notes?limit=1', '/livez']) {
     equal((await fetch(url + path)).status, 200, path)
   }
-  equal((await fetch(`${url}/readyz`)).status, 503)
+  await until(async () => (await fetch(`${url}/readyz`)).status === 503) // it is checked once a second
   free()
   await account.more(201, 100)
   await Promise.all([service.kill(), stop()])
